@@ -1,0 +1,213 @@
+"""The operations on memory, for every front end: one call in, one answer or `AmuxError` out.
+
+The order of checks is fixed: grammar, identity, switch, content, revision, quota. Everything that touches a
+file runs in a thread; of one caller's UID only a few at a time, so that one person's flood leaves threads for
+the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from amux import limits
+from amux.errors import AmuxError
+from amux_hub.identity import Caller
+from amux_hub.store import Store
+from amux_hub.store.paths import check_document, check_prefix
+from amux_hub.store.read import check_range
+from amux_hub.store.reply import Reply
+from amux_hub.store.scope import Scope
+from amux_hub.store.text import parse_query
+
+THREADS = 16
+THREADS_PER_UID = 4
+
+_REVISION = re.compile(r"absent|[0-9a-f]{64}")
+_BINDING = re.compile(r"global|principal:[^:/\x00-\x1f\x7f]{1,255}")
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+Who = Callable[[], Awaitable[Caller]]
+"""Answers the caller of a connection, or raises identity_refused or identity_unavailable."""
+
+_Run = Callable[[Scope], Reply]
+
+
+class _Parameters:
+    """Checked access to a call's parameters: each is taken once, by name and exact type."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._left = {name: value for name, value in given.items() if value is not None}
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._left.pop(name, default)
+        if value is None:
+            raise AmuxError("invalid_argument", f"{name} is missing", argument=name)
+        if type(value) is not str:
+            raise AmuxError("invalid_argument", f"{name} must be a string, found {_kind(value)}", argument=name)
+        return value
+
+    def number(self, name: str, maximum: int | None = None) -> int:
+        value = self._left.pop(name, 0)
+        if type(value) is not int:  # a bool is no number here
+            raise AmuxError("invalid_argument", f"{name} must be an integer, found {_kind(value)}", argument=name)
+        if value < 0:
+            raise AmuxError("invalid_argument", f"{name} is {value}; it must be 0 or more", argument=name)
+        if maximum is not None and value > maximum:
+            raise AmuxError(
+                "invalid_argument", f"{name} is {value}; the most is {maximum}", argument=name, value=maximum
+            )
+        return value
+
+    def revision(self) -> str:
+        value = self.text("expected_revision")
+        if not _REVISION.fullmatch(value):
+            raise AmuxError(
+                "invalid_argument",
+                f"expected_revision must be absent or 64 lower-case hex digits, found {value[:80]!r}",
+                argument="expected_revision",
+            )
+        return value
+
+    def end(self) -> None:
+        for name in self._left:
+            raise AmuxError("invalid_argument", f"{name[:80]!r} is no argument of this call", argument=name[:80])
+
+
+def _kind(value: object) -> str:
+    names = {
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), "null")
+
+
+def _search(parameters: _Parameters) -> _Run:
+    query = parameters.text("query")
+    prefix = parameters.text("path_prefix", "")
+    limit = parameters.number("limit", limits.SEARCH_MAXIMUM)
+    check_prefix(prefix)
+    parse_query(query)
+    return lambda scope: scope.search(query, prefix, limit)
+
+
+def _get(parameters: _Parameters) -> _Run:
+    path = parameters.text("path")
+    start_line = parameters.number("start_line")
+    end_line = parameters.number("end_line")
+    offset = parameters.number("offset")
+    check_document(path)
+    check_range(start_line, end_line, offset)
+    return lambda scope: scope.get(path, start_line, end_line, offset)
+
+
+def _upsert(parameters: _Parameters) -> _Run:
+    path = parameters.text("path")
+    content = parameters.text("content")
+    revision = parameters.revision()
+    check_document(path)
+    return lambda scope: scope.upsert(path, content, revision)
+
+
+def _forget(parameters: _Parameters) -> _Run:
+    path = parameters.text("path")
+    revision = parameters.revision()
+    check_document(path)
+    return lambda scope: scope.forget(path, revision)
+
+
+def _list(parameters: _Parameters) -> _Run:
+    after = parameters.text("after", "")
+    prefix = parameters.text("path_prefix", "")
+    check_prefix(prefix)
+    return lambda scope: scope.listing(after, prefix)
+
+
+_METHODS: dict[str, Callable[[_Parameters], _Run]] = {
+    "search": _search,
+    "get": _get,
+    "upsert": _upsert,
+    "forget": _forget,
+    "list": _list,
+}
+
+
+def check_binding(caller: Caller, session: str, binding: str) -> None:
+    """The precondition that a managed conversation began with the scope that it has now.
+
+    No credential: it can only refuse. Raises `binding_required` for a session without a binding,
+    `binding_mismatch`, and `invalid_argument` for either when malformed.
+    """
+    if session and not _SESSION.fullmatch(session):
+        raise AmuxError("invalid_argument", "session is malformed", argument="session")
+    if binding and not _BINDING.fullmatch(binding):
+        raise AmuxError(
+            "invalid_argument", f"binding {binding[:80]!r} is neither global nor principal:<id>", argument="binding"
+        )
+    if session and not binding:
+        raise AmuxError(
+            "binding_required", "a call that names a session must carry its binding: set AMUX_MEMORY_BINDING"
+        )
+    if binding and binding != caller.scope:
+        raise AmuxError(
+            "binding_mismatch",
+            f"this conversation began with the memory {binding}, which is not yours now: begin a new conversation",
+            binding=binding,
+        )
+
+
+class Memory:
+    """`enabled` is the switch as it runs: it changes with a restart only."""
+
+    def __init__(self, store: Store, enabled: bool) -> None:
+        self.enabled = enabled
+        self._store = store
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._turns: dict[int, asyncio.Semaphore] = {}
+
+    async def call(self, who: Who, method: str, parameters: Mapping[str, object]) -> Reply:
+        """Run `search`, `get`, `upsert`, `forget` or `list`; parameters as they came off the wire.
+
+        `session` and `binding` may be among the parameters. Raises any code of docs/reference/errors.md that
+        concerns memory or identity.
+        """
+        given = _Parameters(parameters)
+        session = given.text("session", "")
+        binding = given.text("binding", "")
+        run = _METHODS[method](given)
+        given.end()
+        caller = await who()
+        check_binding(caller, session, binding)
+        self.check_enabled()
+        scope = self._store.scope(caller.scope)
+        turn = self._turns.get(caller.uid)
+        if turn is None:
+            turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)
+        async with turn:
+            # Shielded: a call that is cancelled (its connection went away) still finishes its write, and
+            # keeps its turn until it has.
+            work = asyncio.get_running_loop().run_in_executor(self._threads, run, scope)
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await asyncio.wait([work])
+                raise
+
+    def check_enabled(self) -> None:
+        """Raises `memory_disabled` while the switch is off."""
+        if not self.enabled:
+            raise AmuxError(
+                "memory_disabled",
+                "memory is switched off on this Hub; its administrator turns it on with "
+                "'amux system config set memory.enabled true' and a restart",
+            )
+
+    def close(self) -> None:
+        """Wait for what runs in threads."""
+        self._threads.shutdown()

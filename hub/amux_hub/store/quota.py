@@ -1,0 +1,57 @@
+"""How much a scope may hold, and how much the disk keeps free."""
+
+from __future__ import annotations
+
+import os
+
+from amux import limits
+from amux.errors import AmuxError
+from amux_hub.store.faults import storage_error
+from amux_hub.store.index import Index
+
+
+def _over(path: str, limit: str, value: int, found: int, what: str) -> AmuxError:
+    return AmuxError(
+        "limit_exceeded",
+        f"{path} refused: the scope would hold {found} {what}; the limit is {value}: forget or shorten documents",
+        limit=limit,
+        value=value,
+        found=found,
+        path=path,
+    )
+
+
+def check_quota(index: Index, path: str, old_size: int, new_size: int) -> None:
+    """Refuse a write that leaves a measure over its limit and grew it: a scope over quota may shrink.
+
+    Called with the scope's lock held and the index fresh. Raises `limit_exceeded`.
+    """
+    census = index.census
+    created = path not in census.documents
+    if not created and new_size <= old_size:
+        return
+    if not census.complete:
+        raise _over(path, "scan_entries", limits.SCAN_ENTRIES, census.entries, "directory entries or more")
+    documents, size = index.usage()
+    if created and documents + 1 > limits.SCOPE_DOCUMENTS:
+        raise _over(path, "scope_documents", limits.SCOPE_DOCUMENTS, documents + 1, "documents")
+    total = size - old_size + new_size
+    if total > limits.SCOPE_BYTES and new_size > old_size:
+        raise _over(path, "scope_bytes", limits.SCOPE_BYTES, total, "bytes")
+
+
+def check_free_space(root: int, reserve: int, size: int) -> None:
+    """Raises `storage_full` if `size` bytes more would leave less than `reserve` free on the disk."""
+    try:
+        status = os.fstatvfs(root)
+    except OSError as error:
+        raise storage_error(error, "asking for the free space") from error
+    free = status.f_bavail * status.f_frsize
+    if free - size < reserve:
+        raise AmuxError(
+            "storage_full",
+            f"the disk has {free} bytes free; {reserve} are kept: free some space; reading and forgetting work",
+            limit="free_bytes",
+            value=reserve,
+            found=free,
+        )

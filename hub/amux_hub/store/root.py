@@ -1,0 +1,98 @@
+"""The memory root: one Hub owns it, and a lock proves it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+
+from amux.errors import AmuxError
+from amux_hub.store import tree, write
+from amux_hub.store.cache import Cache
+from amux_hub.store.faults import storage_error
+from amux_hub.store.scope import Scope
+from amux_hub.store.watch import Watcher
+
+_LOCK = ".amux-lock"
+GLOBAL = "global"
+_PRINCIPAL = "principal:"
+
+
+def scope_location(scope: str) -> list[str]:
+    """Directories of a scope below the memory root: `global`, or `users/<sha256(principal-id)>`."""
+    if scope == GLOBAL:
+        return [GLOBAL]
+    if not scope.startswith(_PRINCIPAL) or scope == _PRINCIPAL:
+        raise ValueError(f"not a scope: {scope!r}")
+    return ["users", hashlib.sha256(scope.removeprefix(_PRINCIPAL).encode()).hexdigest()]
+
+
+class Store:
+    """The documents below `<home>/memory`. Open for the life of a Hub.
+
+    `home` exists and is 0700. `cache_bytes` bounds what all scopes hold in memory; `free_bytes` is what writes
+    leave free on the disk. Raises `busy` with the holder's pid if another Hub has the lock. Sets the process's
+    umask to 077: no mode of the store depends on how the Hub was started.
+    """
+
+    def __init__(self, home: str, cache_bytes: int, free_bytes: int) -> None:
+        os.umask(0o077)
+        fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._memory = tree.make_root("memory", fd)
+        finally:
+            os.close(fd)
+        try:
+            self._lock = self._take_lock(home)
+            try:
+                self.swept = write.sweep(self._memory)
+            except OSError as error:
+                os.close(self._lock)
+                raise storage_error(error, "looking for temporary files") from error
+        except BaseException:
+            os.close(self._memory)
+            raise
+        self.cache = Cache(cache_bytes)
+        self.free_bytes = free_bytes
+        self._watcher = Watcher()
+        self._scopes: dict[str, Scope] = {}
+        self._guard = threading.Lock()
+
+    def _take_lock(self, home: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(_LOCK, flags, 0o600, dir_fd=self._memory)
+        except OSError as error:
+            raise storage_error(error, f"taking the lock {home}/memory/{_LOCK}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            os.close(fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise storage_error(error, f"locking {home}/memory/{_LOCK}") from error
+            raise AmuxError(
+                "busy",
+                f"{home} is served by another Hub, pid {holder or 'unknown'}; use it, or stop it first",
+                holder=holder,
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        return fd
+
+    def scope(self, scope: str) -> Scope:
+        """The scope `global` or `principal:<id>`. Nothing is made on disk before the first write."""
+        with self._guard:
+            found = self._scopes.get(scope)
+            if found is None:
+                found = Scope(self._memory, scope_location(scope), self._watcher, self.cache, self.free_bytes)
+                self._scopes[scope] = found
+            return found
+
+    def close(self) -> None:
+        """Give up the lock. Nothing may be running."""
+        self._watcher.close()
+        os.close(self._lock)
+        os.close(self._memory)

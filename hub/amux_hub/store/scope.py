@@ -1,0 +1,242 @@
+"""One scope: the documents of one principal, or the global ones, and the operations on them.
+
+Thread-safe. Writes of a scope are one after another; reads of single documents take no lock at all; a search
+holds the scope's index. Arguments were checked by the caller as far as types go; grammar is checked here too,
+since no path may reach a disk unchecked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+from amux import limits
+from amux.errors import AmuxError
+from amux_hub.store import content, read, reply, tree, write
+from amux_hub.store.cache import Cache
+from amux_hub.store.index import Index
+from amux_hub.store.listing import list_documents
+from amux_hub.store.paths import SUFFIX, check_document, check_prefix, nfc, twin_key
+from amux_hub.store.quota import check_free_space, check_quota
+from amux_hub.store.search import search
+from amux_hub.store.text import parse_query
+from amux_hub.store.watch import Watcher
+
+ABSENT = read.ABSENT
+
+
+class Scope:
+    """Made by `Store.scope`, once a scope. `location` are the directories below the memory root."""
+
+    def __init__(self, memory: int, location: list[str], watcher: Watcher, cache: Cache, free_bytes: int) -> None:
+        self._memory = memory
+        self._location = location
+        self._watcher = watcher
+        self._cache = cache
+        self._free_bytes = free_bytes
+        self._writing = threading.Lock()
+        self._index = Index(watcher)
+        self._reads = 0
+
+    @contextlib.contextmanager
+    def _root(self, create: bool = False) -> Iterator[int | None]:
+        """The scope's directory, None if nobody wrote to it yet."""
+        fd = os.dup(self._memory)
+        try:
+            for name in self._location:
+                child = tree.make_root(name, fd) if create else tree.open_directory(name, fd, name)
+                if child is None:
+                    yield None
+                    return
+                os.close(fd)
+                fd = child
+            yield fd
+        finally:
+            os.close(fd)
+
+    # Reading
+
+    def get(self, path: str, start_line: int = 0, end_line: int = 0, offset: int = 0) -> reply.Reply:
+        """A fragment of one document. docs/reference/wire.md, `Get`."""
+        components = check_document(path)
+        read.check_range(start_line, end_line, offset)
+        self._reads += 1
+        if self._reads % 1024 == 0 and self._watcher.available:
+            self._watcher.drain()  # our own opens are events too: do not let them fill the queue
+        with self._root() as root, _opened(root, components, path) as fd:
+            if fd is None:
+                return read.missing(path)
+            read.check_readable(os.fstat(fd).st_size, path)
+            data, status = tree.read_file(fd, limits.READABLE_BYTES + 1, path)
+            read.check_readable(max(status.st_size, len(data)), path)
+        return read.get(path, data, start_line, end_line, offset)
+
+    def search(self, query: str, path_prefix: str = "", limit: int = 0) -> reply.Reply:
+        """Documents with any keyword. docs/reference/wire.md, `Search`."""
+        prefix = check_prefix(path_prefix)
+        terms = parse_query(query)
+        with self._index.lock, self._root() as root:
+            if root is None:
+                return search_nothing()
+            answer = search(self._index, root, terms, prefix, limit or limits.SEARCH_DEFAULT)
+        self._cache.used(self._index)
+        return answer
+
+    def listing(self, after: str = "", path_prefix: str = "") -> reply.Reply:
+        """Paths, sizes and revisions, as many as fit. docs/reference/wire.md, `List`."""
+        prefix = check_prefix(path_prefix)
+        with self._index.lock, self._root() as root:
+            answer = list_documents(self._index, root, prefix, after)
+        self._cache.used(self._index)
+        return answer
+
+    # Writing
+
+    def upsert(self, path: str, text: str, expected_revision: str) -> reply.Reply:
+        """Create or replace one document, durably. docs/reference/wire.md, `Upsert`."""
+        components = check_document(path)
+        data = content.check(path, text)
+        with self._writing, self._root(create=True) as root:
+            assert root is not None
+            with tree.directory(root, components[:-1], path) as (parent, depth):
+                size, observed = self._observe(parent, components, depth, path)
+                with self._index.lock:
+                    self._index.refresh(root)
+                    if observed == ABSENT:
+                        self._check_new_name(components, path)
+                    _check_revision(path, expected_revision, observed)
+                    check_quota(self._index, path, size, len(data))
+                check_free_space(root, self._free_bytes, len(data))
+                self._store(parent, components[depth:], data, path)
+        return {"path": path, "revision": read.revision_of(data)}
+
+    def forget(self, path: str, expected_revision: str) -> reply.Reply:
+        """Delete one document, durably. docs/reference/wire.md, `Forget`."""
+        components = check_document(path)
+        gone: reply.Reply = {"path": path, "revision": ABSENT, "already_absent": True}
+        with self._writing, self._root() as root:
+            if root is None:
+                return gone
+            with tree.directory(root, components[:-1], path) as (parent, depth):
+                _, observed = self._observe(parent, components, depth, path)
+                if observed == ABSENT:
+                    return gone
+                _check_revision(path, expected_revision, observed)
+                write.remove(parent, components[-1], path)
+            write.prune(root, components[:-1])
+        return {"path": path, "revision": ABSENT, "already_absent": False}
+
+    def _observe(self, parent: int, components: list[str], depth: int, path: str) -> tuple[int, str]:
+        """Size and revision of what lies at the path now, from the bytes on disk."""
+        if depth < len(components) - 1:
+            return 0, ABSENT
+        fd = tree.open_file(components[-1], parent, path)
+        if fd is None:
+            return 0, ABSENT
+        try:
+            size = os.fstat(fd).st_size
+            if size > limits.SCOPE_BYTES:
+                raise AmuxError(
+                    "limit_exceeded",
+                    f"{path} has {size} bytes, more than a whole scope; remove it on the Hub's disk",
+                    limit="scope_bytes",
+                    value=limits.SCOPE_BYTES,
+                    found=size,
+                    path=path,
+                )
+            return size, tree.hash_file(fd, path)
+        finally:
+            os.close(fd)
+
+    def _check_new_name(self, components: list[str], path: str) -> None:
+        """Raises `name_twin` or `invalid_path` where the path's new names would be taken for others."""
+        if len(components) == 1 and path != limits.ENTRY_NAME and twin_key(path) == twin_key(limits.ENTRY_NAME):
+            raise AmuxError(
+                "name_twin", f"{path} refused: the name is reserved for {limits.ENTRY_NAME}", existing=limits.ENTRY_NAME
+            )
+        names = self._index.census.names
+        for depth, component in enumerate(components):
+            here = "/".join(components[:depth])
+            existing = names.get(here, {}).get(twin_key(component))
+            if existing == component:
+                continue
+            if existing is not None and not self._exists(here, component):
+                twin = f"{here}/{existing}" if here else existing
+                raise AmuxError("name_twin", f"{path} refused: {twin} exists and differs only in form", existing=twin)
+            if existing is None and component != nfc(component):
+                raise AmuxError(
+                    "invalid_path",
+                    f"{path!r} refused: a new name must be in Unicode normal form C; use {nfc(path)!r}",
+                    reason="not in NFC",
+                )
+
+    def _exists(self, here: str, component: str) -> bool:
+        """Whether a name that has a twin is itself on disk: a pair that somebody else made."""
+        path = f"{here}/{component}" if here else component
+        census = self._index.census
+        return path in census.documents or (not component.endswith(SUFFIX) and path in census.names)
+
+    def _store(self, parent: int, names: list[str], data: bytes, path: str) -> None:
+        *directories, name = names
+        made = write.make_directories(parent, directories, path)
+        try:
+            write.replace(made[-1] if made else parent, name, data, path)
+            if made:
+                write.sync_parents(parent, made, path)
+        except AmuxError as error:
+            if error.code != "outcome_uncertain":
+                write.unmake_directories(parent, directories, made)
+            raise
+        finally:
+            for fd in made:
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def _opened(root: int | None, components: list[str], path: str) -> Iterator[int | None]:
+    """A descriptor of a document, None if nothing is there."""
+    if root is None:
+        yield None
+        return
+    with tree.directory(root, components[:-1], path) as (parent, depth):
+        fd = tree.open_file(components[-1], parent, path) if depth == len(components) - 1 else None
+    if fd is None:
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _check_revision(path: str, expected: str, observed: str) -> None:
+    if expected == observed:
+        return
+    if observed == ABSENT:
+        now = "does not exist"
+    elif expected == ABSENT:
+        now = "exists already"
+    else:
+        now = "was changed meanwhile"
+    raise AmuxError(
+        "conflict",
+        f"{path} {now}: nothing was written; read it again, merge and retry with the observed revision",
+        path=path,
+        expected_revision=expected,
+        observed_revision=observed,
+    )
+
+
+def search_nothing() -> reply.Reply:
+    """The answer of a search where nobody wrote yet: empty and complete."""
+    return {
+        "matches": [],
+        "scanned_files": 0,
+        "incomplete": False,
+        "incomplete_reason": None,
+        "truncated": False,
+        "skipped_files": 0,
+        "skipped": [],
+    }
