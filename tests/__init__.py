@@ -1,1 +1,1 @@
-"""The tests of amux-hub. `tests.harness` and the like are imported by this name; test folders need no __init__."""
+"""The tests of amux-hub: `tests.harness` and the like are imported by name; folders need no __init__."""

@@ -1,0 +1,46 @@
+# The commands of this repository; each sets up what it needs. `make help` lists them.
+# ARGS goes to the command: make test ARGS="-k conflict tests/cli"
+
+RUN = packaging/bootstrap -m tests.runner
+ARGS =
+
+.PHONY: help demo test check venv bench pyz docs lock clean
+
+help:
+	@echo 'make demo    see the memory at work: a private Hub, the command line, MCP'
+	@echo 'make test    all tests (as root also those that need root); ARGS="-k conflict tests/cli" selects'
+	@echo 'make check   lint and types alone'
+	@echo 'make bench   measure beside grep, ripgrep and two other memory servers'
+	@echo 'make pyz     dist/amux.pyz, the command-line tool as one file'
+	@echo 'make docs    write the generated parts of docs/reference'
+	@echo 'make venv    the development environment, .venv'
+	@echo 'make lock    resolve packaging/requirements.lock anew'
+	@echo 'make clean   remove everything that these commands made in the checkout'
+
+demo:
+	@$(RUN) run tests.demo $(ARGS)
+
+test:
+	@$(RUN) test $(ARGS)
+
+check:
+	@$(RUN) check $(ARGS)
+
+venv:
+	@$(RUN) venv
+
+bench:
+	@$(RUN) run tests/bench/run.py $(ARGS)
+
+pyz:
+	@$(RUN) run packaging/build_pyz.py $(ARGS)
+
+docs:
+	@$(RUN) run packaging/gen_docs.py $(ARGS)
+
+lock:
+	@packaging/bootstrap packaging/lock.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find hub tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +

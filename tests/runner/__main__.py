@@ -1,0 +1,149 @@
+"""`python3 -m tests.runner COMMAND`: what the Makefile calls, after packaging/bootstrap found an interpreter.
+
+    test [PYTEST ARGUMENTS]   every layer and a summary; with arguments one selection
+    check                     lint and types alone
+    venv                      the development environment, .venv
+    run MODULE [ARGUMENTS]    `python -m MODULE` (or a .py file) in .venv
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.runner import env, layers
+from tests.runner.env import CHECKOUT, TroubleError, say
+from tests.runner.place import Place, Run, newer_interpreter
+from tests.runner.report import Result, closing, summary
+from tests.runner.supervise import Supervisor
+
+
+def main(arguments: list[str]) -> int:
+    command, *rest = arguments or ["help"]
+    # A terminal's hang-up and a CI's stop end like Ctrl-C does: what was made is removed.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        match command:
+            case "test":
+                return test(rest)
+            case "check":
+                return inside(["-m", "pytest", "-q", "tests/lint", *rest])
+            case "venv":
+                say(f"ready: {env.development().parent.relative_to(CHECKOUT)}/")
+                return 0
+            case "run":
+                module, *more = rest
+                return inside([*([] if module.endswith(".py") else ["-m"]), module, *more])
+    except TroubleError as trouble:
+        print(trouble, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+def inside(arguments: list[str]) -> int:
+    """Run Python in .venv, in place of this process."""
+    python = env.development()
+    os.environ["PATH"] = f"{python.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    os.chdir(CHECKOUT)
+    os.execv(python, [str(python), *arguments])
+
+
+def test(selection: list[str]) -> int:
+    """All layers, or what `selection` (arguments of pytest) selects; 0 only if everything that ran passed."""
+    run = Run()
+    supervisor = Supervisor()
+    try:
+        known = layers.present(CHECKOUT / "tests")
+        absent = {} if selection else _prerequisites(known)
+        place = run.place()
+        if selection:
+            return _selection(run, supervisor, place, selection)
+        results = [
+            _layer(supervisor, place, layer)
+            for layer in known
+            if not any(layer in without for without in absent.values())
+        ]
+        not_run = [f"{layer.name}: missing {package}" for package, some in absent.items() for layer in some]
+        second, unavailable = _second(run, supervisor, place, known)
+        results += second
+        not_run += unavailable
+        if os.geteuid() == 0:
+            if layers.has_root_tests(place.source / "tests"):
+                marked = ["-m", "root", "tests"]
+                results.append(supervisor.pytest(run.as_root(place), "root", marked, 600))
+        elif layers.has_root_tests(place.source / "tests"):
+            not_run.append("root: needs root (sudo make test)")
+            not_run += [f"  {name}" for name in supervisor.names(place, ["-m", "root", "tests"])]
+        say(summary(results, not_run, _caches(run, place)))
+        say(closing(results))
+        return 1 if any(result.bad for result in results) else 0
+    finally:
+        supervisor.end_leftovers()
+        run.close()
+
+
+def _prerequisites(known: list[layers.Layer]) -> dict[str, list[layers.Layer]]:
+    """Install what layers miss, as root; otherwise say what to install. Answers what is still missing."""
+    absent = layers.missing(known)
+    if not absent:
+        return {}
+    packages = sorted(absent)
+    if os.geteuid() != 0:
+        say(f"missing: {' '.join(packages)}; install with: sudo apt-get install {' '.join(packages)}")
+        return absent
+    say(f"installing Debian packages: {' '.join(packages)}")
+    trouble = layers.install(packages)
+    if trouble is not None:
+        raise TroubleError(f"apt-get could not install {' '.join(packages)}:\n{trouble}")
+    return {}
+
+
+def _layer(supervisor: Supervisor, place: Place, layer: layers.Layer) -> Result:
+    return supervisor.pytest(place, layer.name, ["-m", "not root", f"tests/{layer.name}"], layer.seconds)
+
+
+def _second(
+    run: Run, supervisor: Supervisor, place: Place, known: list[layers.Layer]
+) -> tuple[list[Result], list[str]]:
+    """The layers nearest to the interpreter once more, with the newest other one of this machine."""
+    chosen = [layer for layer in known if layer.second_interpreter]
+    names = " ".join(layer.name for layer in chosen)
+    interpreter = newer_interpreter()
+    if interpreter is None or not chosen:
+        return [], [f"{names} with a newer Python: none found on this machine"] if chosen else []
+    try:
+        other = run.second(place, interpreter)
+    except TroubleError as trouble:
+        return [], [f"{names} with {interpreter}: {trouble}"]
+    label = Path(interpreter).name
+    arguments = ["-m", "not root", *(f"tests/{layer.name}" for layer in chosen)]
+    return [supervisor.pytest(other, f"{label}: {names}", arguments, 900)], []
+
+
+def _selection(run: Run, supervisor: Supervisor, place: Place, selection: list[str]) -> int:
+    """One selection: as the account, and as root what is marked so. No test at all is a failure."""
+    results = [supervisor.pytest(place, "selection", ["-m", "not root", *selection], 1800)]
+    if os.geteuid() == 0 and layers.has_root_tests(place.source / "tests"):
+        results.append(supervisor.pytest(run.as_root(place), "root", ["-m", "root", *selection], 1800))
+    ran = [result for result in results if not result.empty]
+    return 0 if ran and not any(result.bad for result in ran) else 1
+
+
+def _caches(run: Run, place: Place) -> list[str]:
+    outside = [str(run.base)] if os.geteuid() == 0 else []
+    return [*outside, *(str(path) for path in (place.cache,) if path.parent != run.base), "pip's own cache"]
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
