@@ -70,9 +70,7 @@ class Connection:
         """
         self.socket.close()
         if self._child is None or self._where.remote is None:
-            return AmuxError(
-                "hub_unavailable", f"{self._where} closed the connection before it answered", retry=True
-            )
+            return AmuxError("hub_unavailable", f"{self._where} closed the connection before it answered", retry=True)
         from amux import dial
 
         child, self._child = self._child, None
@@ -83,15 +81,17 @@ class Endpoint:
     """The Hub that was chosen. `str()` names it, `why` says what decided.
 
     `kind` is "system" (the listener must be UID 0), "private" (must be our own UID) or "ssh". `path` is the
-    path of hub.sock, empty over ssh; `remote` is the parsed `ssh://` address, else None.
+    path of hub.sock, empty over ssh; `remote` is the parsed `ssh://` address, else None; `named` says whether
+    AMUX_HUB decided.
     """
 
-    __slots__ = ("kind", "path", "remote", "why")
+    __slots__ = ("kind", "named", "path", "remote", "why")
 
-    def __init__(self, kind: str, path: str, why: str, remote: Remote | None = None) -> None:
+    def __init__(self, kind: str, path: str, why: str, remote: Remote | None = None, named: bool = False) -> None:
         self.kind = kind
         self.path = path
         self.why = why
+        self.named = named
         self.remote = remote
 
     def __str__(self) -> str:
@@ -163,9 +163,7 @@ class Endpoint:
                 raise self._forbidden(path) from error
             except OSError as error:
                 connected.close()
-                raise AmuxError(
-                    "hub_unavailable", f"cannot connect to {path}: {error.strerror}", path=path
-                ) from error
+                raise AmuxError("hub_unavailable", f"cannot connect to {path}: {error.strerror}", path=path) from error
             else:
                 return connected
             if time.monotonic() + pause > until:
@@ -195,7 +193,9 @@ class Endpoint:
             )
 
     def _missing(self, path: str) -> AmuxError:
-        other = f" (where the system service is installed: {START_SYSTEM})" if self.kind == "private" else ""
+        # Nobody asked for a private Hub by name: perhaps the system's was meant, and its socket is gone.
+        by_default = self.kind == "private" and not self.named
+        other = f" (where the system service is installed: {START_SYSTEM})" if by_default else ""
         return AmuxError(
             "hub_unavailable",
             f"no Hub runs at {path} ({self.why}); start it with: {self.start}{other}",
@@ -204,9 +204,7 @@ class Endpoint:
 
     def _forbidden(self, path: str) -> AmuxError:
         if os.path.basename(path) == SOCKETS["admin"]:
-            return AmuxError(
-                "forbidden", f"{path} may not be opened: administration is root's; use sudo", path=path
-            )
+            return AmuxError("forbidden", f"{path} may not be opened: administration is root's; use sudo", path=path)
         return AmuxError(
             "forbidden",
             f"{path} may not be opened as UID {os.geteuid()} ({self.why}): check AMUX_HUB",
@@ -225,7 +223,7 @@ def choose(environ: Mapping[str, str] = os.environ) -> Endpoint:
     if named.startswith("ssh://"):
         from amux import dial
 
-        return Endpoint("ssh", "", "AMUX_HUB names it", dial.parse(named))
+        return Endpoint("ssh", "", "AMUX_HUB names it", dial.parse(named), named=True)
     if named:
         if not named.startswith("/") or "\0" in named:
             raise AmuxError(
@@ -233,7 +231,7 @@ def choose(environ: Mapping[str, str] = os.environ) -> Endpoint:
                 f"AMUX_HUB is {named!r}: wanted is the absolute path of a hub.sock, or ssh://[user@]host[:port]",
                 found=named,
             )
-        return Endpoint(_kind(named), named, "AMUX_HUB names it")
+        return Endpoint(_kind(named), named, "AMUX_HUB names it", named=True)
     system = os.path.join(SYSTEM_DIRECTORY, SOCKETS["hub"])
     if _exists(system):
         return Endpoint("system", system, "its socket exists and AMUX_HUB is not set")
@@ -247,7 +245,9 @@ def private_path(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
     if runtime.startswith("/"):  # a relative one is to be ignored, XDG Base Directory Specification
         return os.path.join(runtime, "amux", SOCKETS["hub"]), "XDG_RUNTIME_DIR is set"
     state = environ.get("AMUX_HOME", "")
-    if state.startswith("/"):
+    if state:
+        if not state.startswith("/"):
+            raise AmuxError("invalid_argument", f"AMUX_HOME is {state!r}: wanted is an absolute path", found=state)
         return os.path.join(state, "run", SOCKETS["hub"]), "AMUX_HOME is set"
     home = environ.get("HOME", "")
     if not home.startswith("/"):
@@ -257,7 +257,7 @@ def private_path(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
 
 def private_beside(where: Endpoint, environ: Mapping[str, str] = os.environ) -> str | None:
     """The line to export for a private Hub that runs beside the system's, when the system's was chosen."""
-    if where.kind != "system" or environ.get("AMUX_HUB"):
+    if where.kind != "system" or where.named:
         return None
     try:
         path, _ = private_path(environ)

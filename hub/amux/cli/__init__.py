@@ -1,0 +1,72 @@
+"""The click commands of `amux`: everything but the hot path, and the help and completion of all of it.
+
+Promises one form of errors and exit statuses whatever fails, click's own usage errors included. Imported only
+when a command line is not for the hot path.
+"""
+
+from __future__ import annotations
+
+import click
+
+from amux import __version__, output
+from amux.cli import completion, config, memory, status
+from amux.errors import EXIT_OK, EXIT_USAGE, AmuxError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="amux", message="%(prog)s %(version)s")
+def amux() -> None:
+    """One long-term memory for the coding agents of this host, kept as plain Markdown."""
+
+
+@amux.command()
+def mcp() -> int:
+    """Serve the memory tools to an agent: MCP on standard input and output.
+
+    Add it to an agent once, for example: claude mcp add amux -- amux mcp
+    """
+    from amux import relay
+
+    return relay.main([])
+
+
+@amux.command("dial-stdio")
+@click.option("--mcp", "to_mcp", is_flag=True, help="Join the MCP socket instead of the Varlink one.")
+def dial_stdio(to_mcp: bool) -> int:
+    """Join standard input and output to the Hub of this machine; ssh:// addresses in AMUX_HUB use it."""
+    from amux import dial
+
+    return dial.main(["--mcp"] if to_mcp else [])
+
+
+@amux.group()
+def system() -> None:
+    """Manage the Hub."""
+
+
+system.add_command(config.group)
+amux.add_command(memory.group)
+amux.add_command(status.status)
+amux.add_command(status.whoami)
+amux.add_command(completion.command)
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line; the exit status."""
+    return output.guarded(lambda: _invoke(argv), "--json" in argv)
+
+
+def _invoke(argv: list[str]) -> int:
+    try:
+        status = amux.main(argv, prog_name="amux", standalone_mode=False)
+    except click.UsageError as problem:
+        if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+            output.text(2, problem.format_message() + "\n")
+            return EXIT_USAGE
+        command = problem.ctx.command_path if problem.ctx is not None else "amux"
+        raise AmuxError("invalid_argument", f"{problem.format_message()} See: {command} --help") from problem
+    except click.ClickException as problem:
+        raise AmuxError("invalid_argument", problem.format_message()) from problem
+    except click.Abort:
+        return output.EXIT_INTERRUPTED
+    return status if isinstance(status, int) else EXIT_OK

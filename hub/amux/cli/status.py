@@ -1,0 +1,60 @@
+"""`amux status` and `amux whoami`: which Hub, in what state, and who one is to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from amux import __version__, endpoint, output
+from amux.client import Client
+from amux.errors import EXIT_OK, AmuxError
+from amux.memory import as_json
+
+HUB = "io.amux.Hub."
+_JSON = click.option("--json", "json", is_flag=True, help="Print JSON at a terminal too.")
+
+
+@click.command()
+@_JSON
+def whoami(json: bool) -> int:
+    """Show who you are to the Hub, and which memory is yours."""
+    with Client(endpoint.choose()) as client:
+        reply = client.call(HUB + "WhoAmI", {})
+    if as_json({"json": json}):
+        output.write(1, output.as_json(reply))
+    else:
+        _table(reply)
+    return EXIT_OK
+
+
+@click.command()
+@_JSON
+def status(json: bool) -> int:
+    """Show which Hub is reached and why, its version, and whether memory is on."""
+    where = endpoint.choose()
+    facts: dict[str, Any] = {"hub": str(where), "why": where.why, "client_version": __version__}
+    beside = endpoint.private_beside(where)
+    if beside is not None:
+        facts["private_hub_beside"] = beside
+    problem: AmuxError | None = None
+    try:
+        with Client(where) as client:
+            facts |= {"reachable": True, **client.call(HUB + "GetStatus", {})}
+    except AmuxError as error:
+        facts["reachable"] = False
+        problem = error
+    if as_json({"json": json}):
+        output.write(1, output.as_json(facts))
+    else:
+        _table(facts)
+    if problem is not None:
+        raise problem
+    return EXIT_OK
+
+
+def _table(facts: dict[str, Any]) -> None:
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+        output.line(1, f"{name.replace('_', ' '):<{width}}  {shown}")
