@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
@@ -49,19 +48,24 @@ _VIOLATIONS = frozenset({"invalid_argument", "protocol_error"})
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
 
+_TOOLS = types.ListToolsResult.model_validate({"tools": TOOLS})
+
+
 async def _list_tools(
     _: ServerRequestContext[Session], parameters: types.PaginatedRequestParams | None
-) -> dict[str, Any]:
+) -> types.ListToolsResult:
     if parameters is not None and parameters.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "tools/list has one page: there is no cursor")
-    return {"tools": TOOLS}
+    return _TOOLS
 
 
-async def _call_tool(context: ServerRequestContext[Session], parameters: types.CallToolRequestParams) -> dict[str, Any]:
+async def _call_tool(
+    context: ServerRequestContext[Session], parameters: types.CallToolRequestParams
+) -> types.CallToolResult:
     if parameters.name not in ARGUMENTS:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {parameters.name[:80]}")
     text, failed = await context.lifespan_context.call(parameters.name, parameters.arguments or {})
-    return {"content": [{"type": "text", "text": text}], "isError": failed}
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=failed)
 
 
 def sdk_server() -> Server[Session]:
@@ -73,8 +77,8 @@ def sdk_server() -> Server[Session]:
         title="amux memory",
         instructions=INSTRUCTIONS,
         cache_hints={"tools/list": hint, "server/discover": hint},
-        on_list_tools=_list_tools,  # type: ignore[arg-type]  # the SDK takes dicts, HandlerResult
-        on_call_tool=_call_tool,  # type: ignore[arg-type]
+        on_list_tools=_list_tools,
+        on_call_tool=_call_tool,
     )
     server.middleware.clear()  # OpenTelemetry: nothing here exports spans, and each call would pay for one
     return server
