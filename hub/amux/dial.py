@@ -72,9 +72,7 @@ def parse(url: str) -> Remote:
     if colon:
         good = good and port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536
     if not good:
-        raise AmuxError(
-            "invalid_argument", f"AMUX_HUB is {url!r}: wanted is ssh://[user@]host[:port]", found=url
-        )
+        raise AmuxError("invalid_argument", f"AMUX_HUB is {url!r}: wanted is ssh://[user@]host[:port]", found=url)
     return Remote(user, host, int(port) if colon else 0)
 
 
@@ -94,9 +92,7 @@ def start(remote: Remote, service: str) -> tuple[socket.socket, int]:
         )
     except OSError as error:
         ours.close()
-        raise AmuxError(
-            "hub_unavailable", f"AMUX_HUB is {remote}, but ssh cannot be run: {error.strerror}"
-        ) from error
+        raise AmuxError("hub_unavailable", f"AMUX_HUB is {remote}, but ssh cannot be run: {error.strerror}") from error
     finally:
         theirs.close()
     return ours, child

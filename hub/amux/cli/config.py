@@ -28,16 +28,18 @@ def _call(method: str, **parameters: object) -> dict[str, Any]:
 def _setting(setting: dict[str, Any], json: bool) -> None:
     if as_json({"json": json}):
         output.write(1, output.as_json(setting))
-    else:
-        output.line(1, _readable(setting))
+        return
+    output.line(1, _readable(setting))
+    if "description" in setting:
+        output.line(1, f"  {setting['description']}")
+        output.line(1, f"  wanted is {setting.get('wanted')}; the default is {setting.get('default')}")
 
 
 def _readable(setting: dict[str, Any]) -> str:
-    shown = f"{setting.get('key')} = {setting.get('value')}"
-    running = setting.get("running")
-    if running is not None and running != setting.get("value"):
-        shown += f" (running: {running}; in force after a restart)"
-    return f"{shown}  [{setting.get('source')}]"
+    shown = f"{setting.get('key')} = {setting.get('value')}  ({setting.get('source')})"
+    if setting.get("restart_needed"):
+        shown += f"; running: {setting.get('running')}, until the Hub is restarted"
+    return shown
 
 
 @group.command("list")

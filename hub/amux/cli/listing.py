@@ -37,6 +37,8 @@ def list_documents(path_prefix: str | None, after: str | None, every: bool, json
             parameters["after"] = page["next_after"]
     if show is _print_page:
         output.line(2, f"-- {page.get('total_documents')} documents, {page.get('total_bytes')} bytes in all")
+        if page.get("incomplete"):
+            output.line(2, "-- incomplete: part of the memory was not looked at; narrow --path-prefix")
         if page.get("next_after"):
             output.line(2, f"-- more: go on with --after {page['next_after']!r}, or use --all")
     return EXIT_OK

@@ -47,14 +47,35 @@ def status(json: bool) -> int:
     if as_json({"json": json}):
         output.write(1, output.as_json(facts))
     else:
-        _table(facts)
+        _table(_readable(facts))
     if problem is not None:
         raise problem
     return EXIT_OK
 
 
+def _readable(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts in the order that a person asks for them; the switch in words."""
+    shown = {"Hub": facts.pop("hub"), "because": facts.pop("why")}
+    if facts.pop("reachable"):
+        running, saved = facts.pop("memory_enabled_running", None), facts.pop("memory_enabled_saved", None)
+        shown["running"] = "yes"
+        shown["memory"] = f"running: {_switch(running)}, saved: {_switch(saved)}"
+        if running != saved:
+            shown["memory"] += " (in force after a restart of the Hub)"
+        shown["version"] = f"{facts.pop('version', '?')} (this amux: {facts.pop('client_version')})"
+    else:
+        shown["running"] = "no"
+    return {**shown, **facts}
+
+
+def _switch(value: object) -> str:
+    if not isinstance(value, bool):
+        return "unknown"
+    return "on" if value else "off"
+
+
 def _table(facts: dict[str, Any]) -> None:
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
-        shown = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+        shown = ("yes" if value else "no") if isinstance(value, bool) else value
         output.line(1, f"{name.replace('_', ' '):<{width}}  {shown}")
