@@ -66,7 +66,9 @@ def locked(directory: Path, interpreter: str = sys.executable) -> Path:
     """A virtual environment at `directory` with exactly the locked packages; returns its interpreter."""
     python = directory / "bin" / "python"
     key = _key(interpreter)
-    with exclusive(base_directory() / "setup.lock"):
+    build = CHECKOUT / "build" if directory.parent == CHECKOUT else directory.parent
+    build.mkdir(exist_ok=True)
+    with exclusive(build / "setup.lock"):
         if _marker(directory) == key:
             return python
         if directory.exists() and _marker(directory) is None:
