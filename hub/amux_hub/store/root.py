@@ -82,6 +82,14 @@ class Store:
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         return fd
 
+    def set_limits(self, cache_bytes: int, free_bytes: int) -> None:
+        """Change both limits while in use; a smaller cache shrinks with the next search."""
+        with self._guard:
+            self.cache.capacity = cache_bytes
+            self.free_bytes = free_bytes
+            for scope in self._scopes.values():
+                scope.free_bytes = free_bytes
+
     def scope(self, scope: str) -> Scope:
         """The scope `global` or `principal:<id>`. Nothing is made on disk before the first write."""
         with self._guard:

@@ -35,7 +35,7 @@ class Scope:
         self._location = location
         self._watcher = watcher
         self._cache = cache
-        self._free_bytes = free_bytes
+        self.free_bytes = free_bytes
         self._writing = threading.Lock()
         self._index = Index(watcher)
         self._reads = 0
@@ -108,7 +108,7 @@ class Scope:
                         self._check_new_name(components, path)
                     _check_revision(path, expected_revision, observed)
                     check_quota(self._index, path, size, len(data))
-                check_free_space(root, self._free_bytes, len(data))
+                check_free_space(root, self.free_bytes, len(data))
                 self._store(parent, components[depth:], data, path)
         return {"path": path, "revision": read.revision_of(data)}
 

@@ -1,0 +1,81 @@
+"""`amux-hub` runs the Hub; `amux-hub check-config [FILE]` says what is wrong with a configuration."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from amux import __version__
+from amux.errors import EXIT_OK, EXIT_USAGE
+from amux_hub import config as configuration
+from amux_hub.config import Config, ConfigError
+from amux_hub.settings import shown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, 1 when the Hub cannot start, 2 for wrong usage or configuration."""
+    options = _parser().parse_args(arguments)
+    env = dict(os.environ)
+    if options.command == "check-config":
+        return check_config(options.file or options.config, env, as_json=options.json)
+    from amux_hub import service
+
+    return service.main(options.config, env)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="amux-hub",
+        description="Run the memory Hub in the foreground, until TERM or Ctrl-C. HUP reads the configuration again.",
+    )
+    parser.add_argument("--version", action="version", version=f"amux-hub {__version__}")
+    parser.add_argument(
+        "--config", metavar="FILE", help="hub.yaml to use (default: $XDG_CONFIG_HOME/amux/hub.yaml, if there is one)"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    check = commands.add_parser(
+        "check-config",
+        help="check hub.yaml and settings.yaml and show the values in force",
+        description="Check hub.yaml (FILE, or the one that the Hub would use) and settings.yaml. "
+        "Exit 2 with every problem, or 0 with the effective values.",
+    )
+    check.add_argument("file", metavar="FILE", nargs="?")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def check_config(file: str | None, env: dict[str, str], *, as_json: bool) -> int:
+    """Print the problems, or `ok` and the effective values."""
+    try:
+        config = configuration.load(file, env)
+    except ConfigError as error:
+        if as_json:
+            _print_json({"ok": False, "problems": [vars(problem) for problem in error.problems]})
+        else:
+            for problem in error.problems:
+                sys.stderr.write(f"{problem}\n")
+        return EXIT_USAGE
+    if as_json:
+        settings = {name: {"value": value, "source": config.source(name)} for name, value in config.values().items()}
+        _print_json({"ok": True, "file": config.file, "settings": settings})
+    else:
+        sys.stdout.write("".join(_lines(config)))
+    return EXIT_OK
+
+
+def _lines(config: Config) -> list[str]:
+    lines = ["ok\n"]
+    for name, value in config.values().items():
+        lines.append(f"{name} = {shown(value)}  [{config.source(name)}]\n")
+    return lines
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

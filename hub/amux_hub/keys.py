@@ -1,0 +1,200 @@
+"""Every key of hub.yaml: one table, from which checks, defaults and documentation come.
+
+Promises: what stands here is all that can be set; docs/reference/settings.md is checked against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Value = bool | int | float | str
+_MIB = 1024 * 1024
+_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number of seconds", str: "a text"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting. `minimum` and `maximum` are inclusive. `reload`: HUP puts a change in force.
+
+    `default` is None for a path that is derived from the environment; `derived` then says how.
+    """
+
+    name: str
+    kind: type[bool] | type[int] | type[float] | type[str]
+    default: Value | None
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    path: bool = False
+    reload: bool = False
+    savable: bool = False
+    derived: str = ""
+
+    def wanted(self) -> str:
+        """What a right value looks like, for an error message."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.path:
+            return "an absolute path" + (", or '' for no such socket" if self.allows_empty else "")
+        if self.minimum is not None and self.maximum is not None:
+            return f"{_TYPE_NAMES[self.kind]} from {self.minimum:g} to {self.maximum:g}"
+        return _TYPE_NAMES[self.kind]
+
+    @property
+    def allows_empty(self) -> bool:
+        return self.name in {"sockets.mcp", "sockets.admin"}
+
+    def accepts(self, value: object) -> bool:
+        """Whether `value`, as YAML or JSON gave it, may stand here. A boolean is never a number."""
+        if isinstance(value, bool) or self.kind is bool:
+            return self.kind is bool and isinstance(value, bool)
+        if self.kind is str:
+            return isinstance(value, str) and self._accepts_text(value)
+        if not isinstance(value, int) and not (self.kind is float and isinstance(value, float)):
+            return False
+        return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def _accepts_text(self, text: str) -> bool:
+        if self.choices:
+            return text in self.choices
+        if self.path:
+            return (text == "" and self.allows_empty) or (text.startswith("/") and text.isprintable())
+        return True
+
+
+def _seconds(name: str, default: float, doc: str, maximum: float = 3600) -> Key:
+    return Key(f"timeouts.{name}", float, default, doc, minimum=0.05, maximum=maximum, reload=True)
+
+
+def _limit(name: str, default: int, doc: str, minimum: int, maximum: int) -> Key:
+    return Key(f"limits.{name}", int, default, doc, minimum=minimum, maximum=maximum, reload=True)
+
+
+KEYS: dict[str, Key] = {
+    key.name: key
+    for key in (
+        Key(
+            "home",
+            str,
+            None,
+            "Directory that holds the memory, `settings.yaml` and everything else the Hub keeps. It "
+            "belongs to the Hub's account with mode 0700; a missing one is created, one with other "
+            "permissions is refused.",
+            path=True,
+            derived="`$AMUX_HOME`, without it `~/.local/state/amux`",
+        ),
+        Key(
+            "isolation",
+            bool,
+            False,
+            "Whether every person has a memory of their own (`principal:<id>`). Without it there is one "
+            "memory, `global`. A private Hub runs without; memory never moves between the two by itself.",
+        ),
+        Key(
+            "memory.enabled",
+            bool,
+            False,
+            "The switch of the whole memory. While it is off, every operation on memory is refused and "
+            "every file is kept. `amux system config set memory.enabled true` saves it; it is in force "
+            "after the Hub was started again.",
+            savable=True,
+        ),
+        Key(
+            "log.level",
+            str,
+            "info",
+            "How much the Hub logs. `debug` adds one record for each connection and call. Memory text, "
+            "queries and paths of documents are logged at no level.",
+            choices=("debug", "info", "warning", "error"),
+            reload=True,
+        ),
+        Key(
+            "sockets.hub",
+            str,
+            None,
+            "Where the command line connects (Varlink). Unused when the service manager passes a socket of "
+            "the name `hub`.",
+            path=True,
+            derived="`$XDG_RUNTIME_DIR/amux/hub.sock`, without that variable `run/hub.sock` in the home",
+        ),
+        Key(
+            "sockets.mcp",
+            str,
+            None,
+            "Where `amux mcp` connects (MCP, one JSON message a line). Empty: MCP is not served, and its "
+            "library is never loaded. Unused when the service manager passes a socket of the name `mcp`.",
+            path=True,
+            derived="`mcp.sock` beside `hub.sock`",
+        ),
+        Key(
+            "sockets.admin",
+            str,
+            None,
+            "Where `amux system config` connects (Varlink). Empty: not served. Unused when the service "
+            "manager passes a socket of the name `admin`.",
+            path=True,
+            derived="`admin.sock` beside `hub.sock`",
+        ),
+        _limit(
+            "connections_per_uid",
+            128,
+            "Open connections of one UID, over all sockets. One more is answered `limit_exceeded` and closed.",
+            1,
+            65536,
+        ),
+        _limit(
+            "connections",
+            4096,
+            "Open connections in total. One more is answered `busy` and closed. The process needs about as "
+            "many file descriptors: `LimitNOFILE=` or `ulimit -n`.",
+            1,
+            65536,
+        ),
+        _limit(
+            "requests_per_uid",
+            16,
+            "Requests of one UID that run at the same time. Further ones wait up to `timeouts.request_wait`, "
+            "then `busy`.",
+            1,
+            1024,
+        ),
+        _limit(
+            "free_bytes",
+            32 * _MIB,
+            "Free space to keep on the disk, in bytes. Writes that would leave less are refused with "
+            "`storage_full`; reads and deletes are not.",
+            0,
+            1 << 50,
+        ),
+        _limit(
+            "cache_bytes",
+            256 * _MIB,
+            "Memory for the search cache over all scopes, in bytes. What was used least recently leaves first.",
+            0,
+            1 << 40,
+        ),
+        _seconds(
+            "first_frame",
+            5.0,
+            "Seconds until a new connection must have sent its first whole message. Then it is answered "
+            "`protocol_error` and closed.",
+        ),
+        _seconds(
+            "frame",
+            10.0,
+            "Seconds from the first byte of a later message to its end. Then it is answered `protocol_error` "
+            "and closed.",
+        ),
+        _seconds("idle", 300.0, "Seconds without a call after which a Varlink connection is closed.", 86400),
+        _seconds("write", 10.0, "Seconds for a client to take a reply. Then its connection is dropped."),
+        _seconds("request_wait", 10.0, "Seconds that a request waits for its turn before it is answered `busy`."),
+        _seconds(
+            "drain",
+            20.0,
+            "Seconds that a stopping Hub gives running requests. Keep it under the service manager's "
+            "`TimeoutStopSec=`.",
+        ),
+    )
+}
+"""Every key, in the order in which documentation shows them."""

@@ -1,0 +1,1 @@
+"""The wire: frames, strict JSON, accepting connections, and Varlink over asyncvarlink."""
