@@ -84,13 +84,17 @@ class Incoming:
             error.message = error.message.removesuffix("; the connection is closed")
             self._refuse(_id_of(line), types.PARSE_ERROR, error)
             return None
+        # The SDK would take a request with a bad id for a notification, and never answer it.
+        id_is_bad = isinstance(value, dict) and "id" in value and _id_in(value) is None
         try:
-            return _parse(value, by_name=False)
+            if not id_is_bad:
+                return _parse(value, by_name=False)
+            what = "a message whose id is neither a string nor a whole number"
         except ValidationError:
             what = "a batch" if isinstance(value, list) else "no JSON-RPC 2.0 message"
-            refusal = AmuxError("protocol_error", f"the message is {what}: send one request a line")
-            self._refuse(_id_in(value), types.INVALID_REQUEST, refusal)
-            return None
+        refusal = AmuxError("protocol_error", f"the message is {what}: send one request a line")
+        self._refuse(_id_in(value), types.INVALID_REQUEST, refusal)
+        return None
 
     def _refuse(self, request: str | int | None, code: int, error: AmuxError) -> None:
         body = {"code": code, "message": error.message, "data": error.to_json()["error"]}
@@ -157,6 +161,7 @@ def _id_of(line: bytes) -> str | int | None:
 
 def _id_in(value: Any) -> str | int | None:
     found = value.get("id") if isinstance(value, dict) else None
-    if isinstance(found, bool) or not isinstance(found, str | int):
-        return None
-    return found if isinstance(found, int) or found.isprintable() else None
+    if isinstance(found, str):
+        # Half of a surrogate pair, which only a refused message can hold, has no UTF-8.
+        return found if not any("\ud800" <= letter <= "\udfff" for letter in found) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
