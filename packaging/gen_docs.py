@@ -160,9 +160,9 @@ def contract_limits() -> str:
 
 
 def interfaces() -> str:
-    from amux_hub.interfaces import descriptions
+    from amux_hub.interfaces import describe
 
-    return "\n\n".join(f"```varlink\n{text.strip()}\n```" for text in descriptions().values())
+    return "\n\n".join(f"```varlink\n{text.strip()}\n```" for text in describe().values())
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {

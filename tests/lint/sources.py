@@ -60,6 +60,8 @@ def table(heading: str) -> list[tuple[list[str], str]]:
     section = text.split(f"## `{heading}", 1)[1].split("\n## ", 1)[0]
     rows = []
     for line in section.splitlines():
+        if not line.startswith("|"):
+            continue
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if names := re.findall(r"`([a-z_]+)/?`", cells[0]):
             rows.append((names, cells[-1]))
