@@ -138,18 +138,22 @@ _METHODS: dict[str, Callable[[_Parameters], _Run]] = {
 }
 
 
-def check_binding(caller: Caller, session: str, binding: str) -> None:
-    """The precondition that a managed conversation began with the scope that it has now.
-
-    No credential: it can only refuse. Raises `binding_required` for a session without a binding,
-    `binding_mismatch`, and `invalid_argument` for either when malformed.
-    """
+def _check_bound(session: str, binding: str) -> None:
     if session and not _SESSION.fullmatch(session):
         raise AmuxError("invalid_argument", "session is malformed", argument="session")
     if binding and not _BINDING.fullmatch(binding):
         raise AmuxError(
             "invalid_argument", f"binding {binding[:80]!r} is neither global nor principal:<id>", argument="binding"
         )
+
+
+def check_binding(caller: Caller, session: str, binding: str) -> None:
+    """The precondition that a managed conversation began with the scope that it has now.
+
+    No credential: it can only refuse. Raises `binding_required` for a session without a binding,
+    `binding_mismatch`, and `invalid_argument` for either when malformed.
+    """
+    _check_bound(session, binding)
     if session and not binding:
         raise AmuxError(
             "binding_required", "a call that names a session must carry its binding: set AMUX_MEMORY_BINDING"
@@ -180,6 +184,7 @@ class Memory:
         given = _Parameters(parameters)
         session = given.text("session", "")
         binding = given.text("binding", "")
+        _check_bound(session, binding)
         run = _METHODS[method](given)
         given.end()
         caller = await who()

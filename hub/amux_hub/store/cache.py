@@ -27,8 +27,9 @@ class Cache:
     def used(self, index: Index) -> None:
         """Call after a use, without the index's lock."""
         with self._lock:
-            self._total += index.cost - self._costs.pop(index, 0)
-            self._costs[index] = index.cost
+            cost = index.cost  # once: another thread may be changing it
+            self._total += cost - self._costs.pop(index, 0)
+            self._costs[index] = cost
             while self._costs and (self._total > self.capacity or len(self._costs) > SCOPES):
                 victim, cost = self._costs.popitem(last=False)
                 self._total -= cost

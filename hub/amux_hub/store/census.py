@@ -9,7 +9,8 @@ from collections.abc import Callable
 from amux import limits
 from amux.errors import AmuxError
 from amux_hub.store import tree
-from amux_hub.store.paths import SUFFIX, name_fault, printable, twin_key
+from amux_hub.store.faults import storage_error
+from amux_hub.store.paths import SUFFIX, entry_fault, printable, twin_key
 
 Watch = Callable[[int], int | None]
 """Watches the directory of a descriptor; answers the watch descriptor, or None if there can be no more."""
@@ -84,35 +85,64 @@ def classify(path: str, components: list[str], status: os.stat_result) -> Docume
     return Document(path, components, status)
 
 
-def take(
-    root: int,
-    prefix: list[str],
-    watch: Watch | None,
-    budget: int = limits.SCAN_ENTRIES,
-) -> Census:
-    """Walk the directory `prefix` below `root` in byte order of the paths.
+def take(root: int, watch: Watch | None) -> Census:
+    """Walk the directory `root` in byte order of the paths, at most 8,192 directory entries.
 
     `watch` is called with each directory's descriptor before it is listed, so that a change is either in the
-    list or in the queue; it answers a watch descriptor. `budget` bounds the directory entries looked at.
+    list or in the queue. Raises storage_io if the root cannot be listed.
     """
     census = Census()
-    with tree.directory(root, prefix, _path(prefix)) as (fd, depth):
-        if depth == len(prefix):
-            _Walk(census, watch, budget).into(fd, prefix)
+    try:
+        _Walk(census, watch).into(root, [])
+    except OSError as error:
+        raise storage_error(error, "listing the memory") from error
+    return census
+
+
+def below(root: int, prefix: list[str]) -> Census:
+    """What lies at or below `prefix` alone, a directory or one document, for a scope too large for one walk.
+
+    Links on the way lead nowhere, as in a walk from the top.
+    """
+    census = Census()
+    try:
+        with tree.directory(root, prefix[:-1], _path(prefix)) as (parent, depth):
+            if depth == len(prefix) - 1:
+                _Walk(census, None).one(parent, prefix)
+    except FileNotFoundError:
+        pass
+    except AmuxError as error:
+        if error.code != "unsafe_file":
+            raise
+    except OSError as error:
+        raise storage_error(error, "listing the memory") from error
     return census
 
 
 class _Walk:
     """The state of one walk: what it found, and what it may still look at."""
 
-    def __init__(self, census: Census, watch: Watch | None, budget: int) -> None:
+    def __init__(self, census: Census, watch: Watch | None) -> None:
         self.census = census
         self.watch = watch
-        self.budget = budget
+
+    def one(self, parent: int, child: list[str]) -> None:
+        """The entry `child`, named in `parent`."""
+        name = child[-1]
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            if entry_fault(child, directory=True) is None:
+                self.descend(parent, name, child)
+        elif name.endswith(SUFFIX):
+            self.document(child, status)
+
+    def document(self, child: list[str], status: os.stat_result) -> None:
+        if (document := classify(_path(child), child, status)) is not None:
+            self.census.documents[document.path] = document
 
     def into(self, fd: int, components: list[str]) -> None:
         census = self.census
-        if self.watch is not None:
+        if self.watch is not None and census.watched:
             wd = self.watch(fd)
             if wd is None:
                 census.watched = False
@@ -123,7 +153,7 @@ class _Walk:
         with os.scandir(fd) as listing:
             for entry in listing:
                 census.entries += 1
-                if census.entries > self.budget:
+                if census.entries > limits.SCAN_ENTRIES:
                     census.complete = False
                     break
                 if not entry.name.startswith("."):
@@ -132,9 +162,8 @@ class _Walk:
         for _, name, status in found:
             child = [*components, name]
             if status is not None:
-                if (document := classify(_path(child), child, status)) is not None:
-                    census.documents[document.path] = document
-            elif len(child) < limits.PATH_DEPTH and census.complete:
+                self.document(child, status)
+            elif census.complete:
                 self.descend(fd, name, child)
 
     def note(
@@ -148,8 +177,9 @@ class _Walk:
         is_directory = entry.is_dir(follow_symlinks=False)
         if not is_directory and not name.endswith(SUFFIX):
             return
-        if (fault := name_fault(name, last=not is_directory)) is not None:
-            self.census.skipped.append((_shown(_path([*components, name])), fault))
+        child = [*components, name]
+        if (fault := entry_fault(child, directory=is_directory)) is not None:
+            self.census.skipped.append((_shown(_path(child)), fault))
             return
         names.setdefault(twin_key(name), name)
         if is_directory:
@@ -160,7 +190,7 @@ class _Walk:
         except FileNotFoundError:
             pass  # gone since it was listed
         except OSError:
-            self.census.skipped.append((_path([*components, name]), tree.UNREADABLE))
+            self.census.skipped.append((_path(child), tree.UNREADABLE))
 
     def descend(self, parent: int, name: str, child: list[str]) -> None:
         try:
@@ -172,5 +202,7 @@ class _Walk:
             return
         try:
             self.into(fd, child)
+        except OSError:
+            self.census.skipped.append((_path(child), tree.UNREADABLE))
         finally:
             os.close(fd)

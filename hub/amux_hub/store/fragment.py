@@ -1,8 +1,8 @@
 """Cutting text so that a reply fits its budget, at a place where a reader would cut.
 
 A cut prefers the last line end in the second half of what fits, else a code point. It is never inside UTF-8
-or CRLF, and not inside a joined sequence (combining marks, joiners, variation selectors, flags) of up to 32
-code points. Fragments concatenate to the original bytes.
+or CRLF, and not inside a joined sequence (combining marks, joiners, variation selectors, flags, conjoining
+Hangul) of up to 32 code points. Fragments concatenate to the original bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import unicodedata
 
 _JOINED_AT_MOST = 32
 _JOINER = "\u200d"
+# Characters that are no combining marks by category, yet extend the one before them (Unicode Standard Annex 29,
+# GraphemeBreakProperty: Extend and SpacingMark).
+_EXTENDING = frozenset("\u200c\u200d\uff9e\uff9f\u0e33\u0eb3")
 
 
 def _quote(text: str) -> str:
@@ -44,9 +47,11 @@ def _is_regional(c: str) -> bool:
 
 
 def _extends(c: str) -> bool:
-    """Whether `c` belongs to the character before it (after Unicode Standard Annex 29, Extend and ZWJ)."""
+    """Whether `c` belongs to the character before it (after Unicode Standard Annex 29)."""
     return (
-        c == _JOINER
+        c in _EXTENDING
+        or "\u1160" <= c <= "\u11ff"  # Hangul vowels and final consonants
+        or "\ud7b0" <= c <= "\ud7fb"
         or "\U0001f3fb" <= c <= "\U0001f3ff"  # emoji modifiers
         or "\U000e0020" <= c <= "\U000e007f"  # tags of subdivision flags
         or unicodedata.category(c) in ("Mn", "Mc", "Me")  # combining marks, variation selectors
@@ -77,10 +82,9 @@ def cut(text: str, fits: int) -> int:
     if fits >= len(text):
         return len(text)
     fits = max(fits, 1)
-    half = fits // 2
-    end = fits - 1 if joined(text, fits) and text[fits - 1] == "\r" else fits
-    at = max(text.rfind("\n", half, end), text.rfind("\r", half, end)) + 1
-    if at > half:
+    end = fits - 1 if text[fits - 1] == "\r" and text[fits] == "\n" else fits
+    at = max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1
+    if at > 0 and 2 * len(text[:at].encode()) > len(text[:fits].encode()):
         return at
     at = fits
     for _ in range(_JOINED_AT_MOST):

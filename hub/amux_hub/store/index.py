@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import threading
 import time
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Iterator
 
 from amux import limits
 from amux.errors import AmuxError
 from amux_hub.store import census as census_module
 from amux_hub.store import tree, watch
 from amux_hub.store.census import Census, Document
-from amux_hub.store.paths import name_fault, twin_key
+from amux_hub.store.paths import entry_fault, twin_key
 from amux_hub.store.text import match_key, match_key_bytes, title_of
 
 FULL_PASS_SECONDS = 2.0
@@ -29,6 +29,9 @@ FULL_PASS_SECONDS = 2.0
 GRAIN_NS = 20_000_000
 COARSE_GRAIN_NS = 2_000_000_000
 """A file changed twice within its clock's grain keeps its times: content read so soon is read again."""
+
+_DOCUMENT_BYTES = 600
+"""What the list of documents itself takes in memory for each, roughly."""
 
 _STRUCTURE = watch.IN_CREATE | watch.IN_DELETE | watch.IN_MOVED_FROM | watch.IN_MOVED_TO
 _CONTENT = watch.IN_MODIFY | watch.IN_CLOSE_WRITE | _STRUCTURE
@@ -41,6 +44,11 @@ def _is_racy(sig: tree.Signature) -> bool:
     return time.time_ns() - max(mtime, ctime) < grain
 
 
+def _place(root: int) -> tuple[int, int]:
+    status = os.fstat(root)
+    return status.st_dev, status.st_ino
+
+
 def _order_key(document: Document) -> bytes:
     return document.path.encode()
 
@@ -51,14 +59,19 @@ class Index:
     def __init__(self, watcher: watch.Watcher) -> None:
         self.lock = threading.RLock()
         self.pending: deque[watch.Event] = deque()
-        self.cost = 0
-        """Bytes of cached content, as of the last refresh or load."""
+        self._content = 0
         self._watcher = watcher
         self._census = Census()
         self._order: list[Document] = []
         self._proven = False
+        self._place: tuple[int, int] | None = None
         self._full_pass = 0.0
-        self._opens: dict[str, int] = {}
+        self._opens: dict[tuple[int, bytes], int] = {}
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory that this index takes, roughly: cached content and the list."""
+        return self._content + _DOCUMENT_BYTES * len(self._order)
 
     @property
     def census(self) -> Census:
@@ -66,6 +79,8 @@ class Index:
 
     def refresh(self, root: int) -> None:
         """Make everything here true of the directory `root`, as of some moment during this call."""
+        if self._place != _place(root):
+            self._proven = False  # another directory was put in the old one's place
         if self._proven:
             self._watcher.drain()
             self._apply_events(root)
@@ -82,31 +97,40 @@ class Index:
         regular = [d.size for d in documents.values() if d.fault != tree.NOT_REGULAR]
         return len(regular), sum(regular)
 
-    def load(self, root: int, document: Document) -> None:
-        """Read a document's content into the cache; sets `fault` if it cannot be searched.
+    def read(self, root: int, document: Document) -> tuple[bytes, os.stat_result] | None:
+        """A document's bytes, at most one more than can be searched, and their status; None if it is gone.
 
-        A vanished document is forgotten with the next refresh; until then it is empty.
+        Nothing is believed of a document that cannot be read: the next refresh looks at everything again.
         """
-        self._forget(document)
-        document.fault = None
         try:
             with tree.directory(root, document.components[:-1], document.path) as (parent, depth):
                 fd = None
                 if depth == len(document.components) - 1:
                     fd = tree.open_file(document.components[-1], parent, document.path)
-                if fd is None:
-                    self._proven = False
-                    document.fault = "gone"
-                    return
-                try:
-                    raw, status = tree.read_file(fd, limits.DOCUMENT_BYTES + 1, document.path)
-                finally:
-                    os.close(fd)
+                if fd is not None:
+                    try:
+                        return tree.read_file(fd, limits.DOCUMENT_BYTES + 1, document.path)
+                    finally:
+                        os.close(fd)
+            self._distrust(document, "gone")
         except AmuxError as error:
-            document.fault = str(error.details.get("reason", error.message))
-            document.racy = True  # perhaps only for now: look again
-            return
-        self.fill(document, raw, status)
+            reason = error.details.get("reason") or f"{tree.UNREADABLE} ({error.details.get('errno')})"
+            self._distrust(document, str(reason))
+        return None
+
+    def _distrust(self, document: Document, fault: str) -> None:
+        self._forget(document)
+        document.fault = fault
+        document.racy = True
+        self._proven = False
+
+    def load(self, root: int, document: Document) -> None:
+        """Read a document's content into the cache; sets `fault` if it cannot be searched.
+
+        A vanished document is forgotten with the next refresh; until then it is empty.
+        """
+        if (found := self.read(root, document)) is not None:
+            self.fill(document, *found)
 
     def fill(self, document: Document, raw: bytes, status: os.stat_result) -> None:
         """Put bytes just read into the cache."""
@@ -120,7 +144,7 @@ class Index:
         document.revision = hashlib.sha256(raw).hexdigest()
         try:
             key = match_key_bytes(raw)
-            title = title_of(raw.decode())
+            title = title_of(raw)
         except UnicodeDecodeError:
             document.fault = "not_utf8"
             return
@@ -129,10 +153,10 @@ class Index:
         document.key = path_key + b"\n" + key
         document.body = len(path_key) + 1
         document.title = match_key(title).encode()
-        self.cost += document.cost
+        self._content += document.cost
 
     def _forget(self, document: Document) -> None:
-        self.cost -= document.cost
+        self._content -= document.cost
         document.forget_content()
 
     def drop(self) -> None:
@@ -141,16 +165,16 @@ class Index:
         self._census = Census()
         self._order = []
         self._proven = False
-        self.cost = 0
+        self._content = 0
         self.pending.clear()
         self._opens.clear()
 
     def _look_at_everything(self, root: int) -> None:
+        # Events that are waiting stay: they tell of closings that no status shows.
+        self._proven = False
         self._full_pass = time.monotonic()
-        use_watches = self._watcher.available and watch.is_local(root)
-        self.pending.clear()
         before = self._census
-        after = census_module.take(root, [], (lambda fd: self._watcher.add(fd, self)) if use_watches else None)
+        after = census_module.take(root, self._watch if self._watcher.available else None)
         self._watcher.remove([wd for wd in before.directories if wd not in after.directories])
         for path, found in after.documents.items():
             known = before.documents.get(path)
@@ -158,81 +182,98 @@ class Index:
                 after.documents[path] = known
         self._census = after
         self._order = sorted(after.documents.values(), key=_order_key)
-        self._proven = use_watches and after.watched and after.complete
-        self.cost = sum(d.cost for d in after.documents.values())
+        self._opens = {name: count for name, count in self._opens.items() if name[0] in after.directories}
+        self._content = sum(d.cost for d in after.documents.values())
+        self._place = _place(root)
+        self._proven = self._watcher.available and after.watched and after.complete
+
+    def _watch(self, directory: int) -> int | None:
+        return self._watcher.add(directory, self) if watch.is_local(directory) else None
+
+    def _events(self) -> Iterator[watch.Event]:
+        while True:
+            try:
+                yield self.pending.popleft()
+            except IndexError:  # also when the watcher threw them away between two looks
+                return
 
     def _apply_events(self, root: int) -> None:
-        changed: dict[str, bool] = {}
-        while self.pending:
-            wd, mask, name = self.pending.popleft()
-            components = self._census.directories.get(wd)
+        changed: dict[str, tuple[list[str], bool]] = {}
+        directories = self._census.directories
+        for wd, mask, name in self._events():
             if wd == -1:
                 self._opens.clear()
                 self._proven = False
-                continue
-            if components is None:
-                continue  # a directory that we no longer watch
-            if mask & _SELF or (mask & watch.IN_ISDIR and mask & (_STRUCTURE | watch.IN_ATTRIB)):
+            elif (components := directories.get(wd)) is None:
+                pass  # a directory that we no longer watch
+            elif mask & _SELF or (mask & watch.IN_ISDIR and mask & (_STRUCTURE | watch.IN_ATTRIB)):
                 self._proven = False  # the tree itself changed: walk it again
-                continue
-            if not name.endswith(b".md"):
-                continue
-            path = "/".join([*components, os.fsdecode(name)])
-            self._count_opens(path, mask)
-            changed[path] = changed.get(path, False) or bool(mask & _CONTENT)
+            elif name.endswith(b".md"):
+                self._count_opens((wd, name), mask)
+                child = [*components, os.fsdecode(name)]
+                path = "/".join(child)
+                _, content = changed.get(path, (child, False))
+                changed[path] = child, content or bool(mask & _CONTENT)
         if not self._proven:
-            self.pending.clear()
             return
-        for path in self._opens:
-            changed[path] = True
-        for path, content in changed.items():
-            self._look_at(root, path, content)
+        for wd, name in self._opens:
+            if (components := directories.get(wd)) is not None:
+                child = [*components, os.fsdecode(name)]
+                changed["/".join(child)] = child, True
+        for path, (child, content) in changed.items():
+            self._look_at(root, path, child, content)
 
-    def _count_opens(self, path: str, mask: int) -> None:
+    def _count_opens(self, name: tuple[int, bytes], mask: int) -> None:
         # Somebody has it open, perhaps for writing through a memory map, which no event tells: read it again
         # until it is closed.
-        count = self._opens.pop(path, 0)
+        count = self._opens.pop(name, 0)
+        if mask & watch.IN_MOVED_FROM:
+            return  # closed under its next name
         if mask & watch.IN_OPEN:
             count += 1
         elif mask & (watch.IN_CLOSE_WRITE | watch.IN_CLOSE_NOWRITE):
             count -= 1
         if count > 0:
-            self._opens[path] = count
+            self._opens[name] = count
 
-    def _look_at(self, root: int, path: str, content: bool) -> None:
+    def _look_at(self, root: int, path: str, components: list[str], content: bool) -> None:
         """Look again at one name that an event told of; `content` says that its bytes may have changed."""
-        components = path.split("/")
+        if entry_fault(components, directory=False) is not None:
+            self._proven = False  # a name that is no path: rare enough for a full walk
+            return
+        try:
+            status = self._status(root, components, path)
+        except (OSError, AmuxError):
+            self._proven = False
+            return
         documents = self._census.documents
         known = documents.get(path)
-        status = self._status(root, components, path)
-        if known is not None and status is not None:
-            if content or known.sig != tree.signature(status):
-                self.cost -= known.cost
-                known.look(status)
-        elif status is not None:
-            found = census_module.classify(path, components, status)
-            if found is None or name_fault(components[-1], last=True) is not None:
-                self._proven = False  # a link, or a name that is no path: rare enough for a full walk
-                return
+        found = None if status is None else census_module.classify(path, components, status)
+        if status is not None and found is None:
+            self._proven = False  # a link or a directory: likewise
+        elif found is None:
+            if known is not None:
+                self._content -= known.cost
+                del documents[path]
+                del self._order[bisect_left(self._order, _order_key(known), key=_order_key)]
+                self._forget_name(components)
+        elif known is None:
             documents[path] = found
             insort(self._order, found, key=_order_key)
             names = self._census.names.setdefault("/".join(components[:-1]), {})
             names.setdefault(twin_key(components[-1]), components[-1])
-        elif known is not None:
-            self.cost -= known.cost
-            del documents[path]
-            del self._order[bisect_left(self._order, _order_key(known), key=_order_key)]
-            self._forget_name(components)
+        elif status is not None and (content or known.sig != found.sig):
+            self._content -= known.cost
+            known.look(status)
 
     def _status(self, root: int, components: list[str], path: str) -> os.stat_result | None:
         try:
             with tree.directory(root, components[:-1], path) as (parent, depth):
                 if depth < len(components) - 1:
                     return None
-                status = os.stat(components[-1], dir_fd=parent, follow_symlinks=False)
-        except (OSError, AmuxError):
+                return os.stat(components[-1], dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
             return None
-        return None if stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode) else status
 
     def _forget_name(self, components: list[str]) -> None:
         names = self._census.names.get("/".join(components[:-1]), {})

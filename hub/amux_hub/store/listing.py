@@ -43,7 +43,7 @@ def list_documents(index: Index, root: int | None, prefix: list[str], after: str
         found = index.census
         documents = index.documents()
         if not found.complete and prefix:
-            found = census_module.take(root, prefix, None)
+            found = census_module.below(root, prefix)
             documents = list(found.documents.values())
         complete = found.complete
     documents = [d for d in documents if d.fault != tree.NOT_REGULAR and _below(d, prefix)]

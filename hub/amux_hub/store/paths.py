@@ -16,6 +16,7 @@ _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 # Unicode Standard Annex 9, "Directional Formatting Characters".
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 SUFFIX = ".md"
+_TILDE = "begins with ~; paths are relative to the memory"
 
 
 def nfc(text: str) -> str:
@@ -46,6 +47,21 @@ def _is_plain(c: str) -> bool:
     return unicodedata.category(c) not in ("Cc", "Cs", "Zl", "Zp") and c not in _BIDI
 
 
+def _character_fault(text: str) -> str | None:
+    """What characters rule out, wherever they stand."""
+    if "\\" in text:
+        return "contains a backslash; separate names with /"
+    if _PERCENT.search(text):
+        return "contains a percent escape; write the character itself"
+    if not (text.isascii() and text.isprintable()):
+        for c in text:
+            if unicodedata.category(c) == "Cc":
+                return f"contains the control character U+{ord(c):04X}"
+            if c in _BIDI:
+                return f"contains the bidirectional control character U+{ord(c):04X}"
+    return None
+
+
 def _component_fault(component: str, *, last: bool) -> str | None:
     if not component:
         return "empty component; use one slash between names and none at either end"
@@ -72,17 +88,9 @@ def _check(path: str) -> list[str]:
     if path.startswith("/"):
         raise _refuse(path, "absolute; paths are relative to the memory")
     if path.startswith("~"):
-        raise _refuse(path, "begins with ~; paths are relative to the memory")
-    if "\\" in path:
-        raise _refuse(path, "contains a backslash; separate names with /")
-    if _PERCENT.search(path):
-        raise _refuse(path, "contains a percent escape; write the character itself")
-    if not (path.isascii() and path.isprintable()):
-        for c in path:
-            if unicodedata.category(c) == "Cc":
-                raise _refuse(path, f"contains the control character U+{ord(c):04X}")
-            if c in _BIDI:
-                raise _refuse(path, f"contains the bidirectional control character U+{ord(c):04X}")
+        raise _refuse(path, _TILDE)
+    if fault := _character_fault(path):
+        raise _refuse(path, fault)
     return path.split("/")
 
 
@@ -122,11 +130,24 @@ def _check_components(path: str, components: list[str], *, document: bool) -> No
         raise _refuse(path, fault)
 
 
+def entry_fault(components: list[str], *, directory: bool) -> str | None:
+    """Why a name found on disk, the last of `components`, makes no path of a document or of a directory with some."""
+    name = components[-1]
+    if fault := _name_fault(name, last=not directory):
+        return fault
+    if len(components) == 1 and name.startswith("~"):
+        return _TILDE
+    if len(components) >= limits.PATH_DEPTH + (not directory):
+        return f"deeper than {limits.PATH_DEPTH} levels"
+    if sum(len(component.encode()) + 1 for component in components) - 1 > limits.PATH_BYTES:
+        return f"its path is longer than {limits.PATH_BYTES} bytes"
+    return None
+
+
 @lru_cache(maxsize=16384)
-def name_fault(component: str, *, last: bool) -> str | None:
-    """Why a name found on disk can be no part of a path, or None."""
+def _name_fault(name: str, *, last: bool) -> str | None:
     try:
-        _check(component)
-    except AmuxError as error:
-        return str(error.details["reason"])
-    return _component_fault(component, last=last)
+        name.encode()
+    except UnicodeEncodeError:
+        return "not valid UTF-8"
+    return _character_fault(name) or _component_fault(name, last=last)

@@ -21,22 +21,23 @@ def _over(path: str, limit: str, value: int, found: int, what: str) -> AmuxError
     )
 
 
-def check_quota(index: Index, path: str, old_size: int, new_size: int) -> None:
+def check_quota(index: Index, path: str, old_size: int | None, new_size: int) -> None:
     """Refuse a write that leaves a measure over its limit and grew it: a scope over quota may shrink.
 
-    Called with the scope's lock held and the index fresh. Raises `limit_exceeded`.
+    `old_size` is None for a new document. Called with the scope's lock held and the index fresh. Raises
+    `limit_exceeded`.
     """
-    census = index.census
-    created = path not in census.documents
-    if not created and new_size <= old_size:
+    if old_size is not None and new_size <= old_size:
         return
+    census = index.census
     if not census.complete:
         raise _over(path, "scan_entries", limits.SCAN_ENTRIES, census.entries, "directory entries or more")
     documents, size = index.usage()
-    if created and documents + 1 > limits.SCOPE_DOCUMENTS:
+    if old_size is None and documents + 1 > limits.SCOPE_DOCUMENTS:
         raise _over(path, "scope_documents", limits.SCOPE_DOCUMENTS, documents + 1, "documents")
-    total = size - old_size + new_size
-    if total > limits.SCOPE_BYTES and new_size > old_size:
+    grown = new_size - (old_size or 0)
+    total = size + grown
+    if total > limits.SCOPE_BYTES and grown > 0:
         raise _over(path, "scope_bytes", limits.SCOPE_BYTES, total, "bytes")
 
 

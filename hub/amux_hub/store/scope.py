@@ -25,6 +25,7 @@ from amux_hub.store.text import parse_query
 from amux_hub.store.watch import Watcher
 
 ABSENT = read.ABSENT
+_ENTRY_KEY = twin_key(limits.ENTRY_NAME)
 
 
 class Scope:
@@ -107,9 +108,10 @@ class Scope:
                     if observed == ABSENT:
                         self._check_new_name(components, path)
                     _check_revision(path, expected_revision, observed)
-                    check_quota(self._index, path, size, len(data))
+                    check_quota(self._index, path, None if observed == ABSENT else size, len(data))
                 check_free_space(root, self.free_bytes, len(data))
                 self._store(parent, components[depth:], data, path)
+        self._cache.used(self._index)
         return {"path": path, "revision": read.revision_of(data)}
 
     def forget(self, path: str, expected_revision: str) -> reply.Reply:
@@ -136,26 +138,12 @@ class Scope:
         if fd is None:
             return 0, ABSENT
         try:
-            size = os.fstat(fd).st_size
-            if size > limits.SCOPE_BYTES:
-                raise AmuxError(
-                    "limit_exceeded",
-                    f"{path} has {size} bytes, more than a whole scope; remove it on the Hub's disk",
-                    limit="scope_bytes",
-                    value=limits.SCOPE_BYTES,
-                    found=size,
-                    path=path,
-                )
-            return size, tree.hash_file(fd, path)
+            return os.fstat(fd).st_size, tree.hash_file(fd, path)
         finally:
             os.close(fd)
 
     def _check_new_name(self, components: list[str], path: str) -> None:
         """Raises `name_twin` or `invalid_path` where the path's new names would be taken for others."""
-        if len(components) == 1 and path != limits.ENTRY_NAME and twin_key(path) == twin_key(limits.ENTRY_NAME):
-            raise AmuxError(
-                "name_twin", f"{path} refused: the name is reserved for {limits.ENTRY_NAME}", existing=limits.ENTRY_NAME
-            )
         names = self._index.census.names
         for depth, component in enumerate(components):
             here = "/".join(components[:depth])
@@ -165,6 +153,12 @@ class Scope:
             if existing is not None and not self._exists(here, component):
                 twin = f"{here}/{existing}" if here else existing
                 raise AmuxError("name_twin", f"{path} refused: {twin} exists and differs only in form", existing=twin)
+            if existing is None and depth == 0 and twin_key(component) == _ENTRY_KEY and path != limits.ENTRY_NAME:
+                raise AmuxError(
+                    "name_twin",
+                    f"{path} refused: the name is reserved for {limits.ENTRY_NAME}",
+                    existing=limits.ENTRY_NAME,
+                )
             if existing is None and component != nfc(component):
                 raise AmuxError(
                     "invalid_path",

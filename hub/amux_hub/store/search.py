@@ -6,18 +6,17 @@ with a warm cache too, so that an answer never depends on what was asked before.
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_left
 
 from stringzilla import find
 
 from amux import limits
-from amux.errors import AmuxError
 from amux_hub.store import census, reply, tree
 from amux_hub.store.census import Document
 from amux_hub.store.index import Index
 from amux_hub.store.paths import printable
+from amux_hub.store.read import revision_of
 from amux_hub.store.snippet import Snippet, snippet
 
 _ROUNDS = 3
@@ -124,28 +123,16 @@ def _best(matches: list[Match], terms: list[bytes], limit: int) -> list[Match]:
 def _verify(index: Index, root: int, match: Match, terms: list[bytes]) -> Snippet | None:
     """The match's snippet from the bytes on disk, or None if the document changed since it was cached."""
     document = match.document
-    try:
-        with tree.directory(root, document.components[:-1], document.path) as (parent, depth):
-            if depth < len(document.components) - 1:
-                return None
-            fd = tree.open_file(document.components[-1], parent, document.path)
-            if fd is None:
-                return None
-            try:
-                raw, status = tree.read_file(fd, limits.DOCUMENT_BYTES + 1, document.path)
-            finally:
-                os.close(fd)
-    except AmuxError:
+    before = document.revision
+    if (found := index.read(root, document)) is None:
         return None
-    if tree.signature(status) != document.sig or document.racy:
-        before = document.revision
+    raw, status = found
+    # Status and hash: a store through a memory map changes the bytes and nothing else.
+    if tree.signature(status) != document.sig or revision_of(raw) != before:
         index.fill(document, raw, status)
-        if document.key is None or document.revision != before:
-            return None
-    key = document.key
-    if key is None:
+    if document.key is None or document.revision != before:
         return None
-    return snippet(raw, key[document.body :], terms)
+    return snippet(raw, document.key[document.body :], terms)
 
 
 def search(index: Index, root: int, terms: list[bytes], prefix: list[str], limit: int) -> reply.Reply:
@@ -157,8 +144,8 @@ def search(index: Index, root: int, terms: list[bytes], prefix: list[str], limit
         documents = _within(index.documents(), prefix)
         if not found.complete and prefix:
             # The walk from the top ended early; what the caller asked for may be beyond its end.
-            found = census.take(root, prefix, None)
-            documents = sorted(found.documents.values(), key=lambda d: d.path.encode())
+            found = census.below(root, prefix)
+            documents = list(found.documents.values())
         scan = _scan(index, root, documents, terms, deadline)
         if not found.complete and scan.incomplete is None:
             scan.incomplete = "entries"
@@ -174,6 +161,7 @@ def search(index: Index, root: int, terms: list[bytes], prefix: list[str], limit
     for path, reason in found.skipped:
         if not prefix or path == prefix_path or path.startswith(prefix_path + "/"):
             scan.skipped.append((path, reason))
+    scan.skipped.sort(key=lambda entry: entry[0].encode())
     return _compose(scan, snippets, len(scan.matches) > len(snippets))
 
 

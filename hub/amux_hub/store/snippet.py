@@ -47,7 +47,7 @@ def _hit(line: str, key: bytes, terms: list[bytes]) -> int:
     if not hits:
         return 0
     at = len(key[: min(hits)].decode(errors="ignore"))
-    if len(key.decode()) == len(line):
+    if line.isascii() or len(match_key(line[:at])) == at:
         return at
     # Folding changed lengths before the hit: find the shortest beginning whose key reaches it.
     low, high = 0, len(line)

@@ -6,13 +6,18 @@ folded. It maps line terminators to themselves and lines to lines, so line N of 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from amux import limits
 from amux.errors import AmuxError
 
-_FENCES = ("```", "~~~")
-_FRONT_MATTER_END = ("---", "...")
+# The property White_Space of Unicode's PropList.txt; str.split() would also split at U+001C to U+001F.
+_WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+# An opening fence, CommonMark 0.31, 4.5: a backtick fence has no backtick after it.
+_FENCE = re.compile(rb" {0,3}(`{3,}(?!.*`)|~{3,})")
+_FRONT_MATTER_END = (b"---", b"...")
+_BYTE_ORDER_MARK = "\ufeff".encode()
 
 
 def match_key(text: str) -> str:
@@ -45,7 +50,7 @@ def parse_query(query: str) -> list[bytes]:
             value=limits.QUERY_BYTES,
             found=size,
         )
-    terms = query.split()
+    terms = [term for term in _WHITE_SPACE.split(query) if term]
     if not terms:
         raise AmuxError("invalid_argument", "the query has no keyword: give 1 to 16", argument="query")
     if len(terms) > limits.QUERY_TERMS:
@@ -59,29 +64,38 @@ def parse_query(query: str) -> list[bytes]:
     return list(dict.fromkeys(match_key(term).encode() for term in terms))
 
 
-def title_of(text: str) -> str:
-    """`title:` of a front matter, else the first `# ` heading outside fences, else nothing.
+def title_of(raw: bytes) -> str:
+    """`title:` of a front matter, else the first `# ` heading outside fences, else nothing; `raw` is UTF-8.
 
     A plain line scan: no YAML is parsed, so a malformed front matter costs nothing but its title.
     """
-    lines = text.removeprefix("\ufeff").splitlines()
-    start = 0
-    if lines and lines[0].rstrip() == "---":
+    lines = raw.removeprefix(_BYTE_ORDER_MARK).splitlines()  # of bytes: LF, CRLF and CR alone end a line
+    body = _front_matter_end(lines)
+    for line in lines[1 : max(body - 1, 1)]:
+        if line.startswith(b"title:") and (title := line[6:].decode().strip().strip("\"'")):
+            return title
+    fence = b""
+    for line in lines[body:]:
+        if fence:
+            if _closes(line, fence):
+                fence = b""
+        elif found := _FENCE.match(line):
+            fence = found[1]
+        elif line.startswith(b"# "):
+            return line[2:].decode().strip()
+    return ""
+
+
+def _front_matter_end(lines: list[bytes]) -> int:
+    """The number of lines that a front matter takes, its two markers included; 0 without one."""
+    if lines and lines[0].rstrip() == b"---":
         for number, line in enumerate(lines[1:], 1):
             if line.rstrip() in _FRONT_MATTER_END:
-                start = number + 1
-                break
-        for line in lines[1 : max(start - 1, 1)]:
-            if line.startswith("title:"):
-                return line[6:].strip().strip("\"'")
-    fence = ""
-    for line in lines[start:]:
-        stripped = line.lstrip()
-        if fence:
-            if stripped.startswith(fence):
-                fence = ""
-        elif stripped.startswith(_FENCES):
-            fence = stripped[:3]
-        elif line.startswith("# "):
-            return line[2:].strip()
-    return ""
+                return number + 1
+    return 0
+
+
+def _closes(line: bytes, fence: bytes) -> bool:
+    """Whether `line` ends the fenced block that `fence` opened: the same character, at least as often, alone."""
+    bare = line.strip()
+    return len(bare) >= len(fence) and not bare.strip(fence[:1])

@@ -14,6 +14,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 IN_MODIFY, IN_ATTRIB, IN_CLOSE_WRITE, IN_CLOSE_NOWRITE, IN_OPEN = 0x2, 0x4, 0x8, 0x10, 0x20
@@ -58,6 +59,7 @@ class _Statfs(ctypes.Structure):
     _fields_ = (("f_type", ctypes.c_long), ("rest", ctypes.c_char * 512))
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

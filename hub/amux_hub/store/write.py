@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 
+from amux import limits
 from amux.errors import AmuxError
 from amux_hub.store.faults import storage_error
 
@@ -19,6 +20,7 @@ _PREFIX = ".amux-tmp-"
 TEMPORARY = re.compile(r"\.amux-tmp-[0-9a-f]{32}")
 """The only names that the sweep removes."""
 
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -90,10 +92,12 @@ def make_directories(parent: int, names: list[str], path: str) -> list[int]:
     try:
         for name in names:
             os.mkdir(name, 0o700, dir_fd=fd)
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            fd = os.open(name, _DIRECTORY, dir_fd=fd)
             made.append(fd)
     except OSError as error:
-        unmake_directories(parent, names, made)
+        unmake_directories(parent, names[: len(made)], made)
+        for fd in made:
+            os.close(fd)
         raise storage_error(error, f"creating a directory for {path}") from error
     return made
 
@@ -119,10 +123,9 @@ def prune(root: int, components: list[str]) -> None:
     """Remove the directories `components` below `root` that are empty, deepest first, syncing each parent."""
     fds = [os.dup(root)]
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             for component in components:
-                fds.append(os.open(component, flags, dir_fd=fds[-1]))
+                fds.append(os.open(component, _DIRECTORY, dir_fd=fds[-1]))
         except OSError:
             return
         for component in reversed(components):
@@ -137,10 +140,11 @@ def prune(root: int, components: list[str]) -> None:
             os.close(fd)
 
 
-def sweep(directory: int) -> int:
+def sweep(directory: int, depth: int = limits.PATH_DEPTH + 2) -> int:
     """Remove the temporary files that a crash left in `directory` and below; answers how many.
 
-    Only regular files of our own account under a temporary name; links are not followed.
+    Only regular files of our own account under a temporary name; links are not followed. `depth` bounds the
+    directories below: a scope is at most two deep, and no document is deeper in it than a path can be.
     """
     removed = 0
     with os.scandir(directory) as listing:
@@ -151,10 +155,10 @@ def sweep(directory: int) -> int:
                 if os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid == os.geteuid():
                     os.unlink(name, dir_fd=directory)
                     removed += 1
-            elif is_directory:
-                fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            elif is_directory and depth > 0:
+                fd = os.open(name, _DIRECTORY, dir_fd=directory)
                 try:
-                    removed += sweep(fd)
+                    removed += sweep(fd, depth - 1)
                 finally:
                     os.close(fd)
     return removed
