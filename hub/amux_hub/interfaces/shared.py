@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from amux_hub import config
 from amux_hub.admission import Admission
 from amux_hub.config import Config, ConfigError, Value
-from amux_hub.memory import Memory
+
+if TYPE_CHECKING:
+    from amux_hub.memory import Memory
 
 
 @dataclass

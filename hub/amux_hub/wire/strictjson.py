@@ -19,7 +19,7 @@ from amux import limits
 from amux.errors import AmuxError
 
 _INT64 = 1 << 63
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # Possessive, and an unterminated string reaches to the end: linear whatever the bytes are.
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NOT_BRACKETS = re.compile(rb"[^\[\]{}]+")
