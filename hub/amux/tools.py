@@ -7,11 +7,13 @@ model: what the tool is for, when to use it, and what to do with the answer.
 
 from __future__ import annotations
 
-from typing import Any
-
 from amux import limits
 
-Schema = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the relay imports this table, and `typing` alone would be a tenth of its start
+    from typing import Any
+
+    Schema = dict[str, Any]
 
 
 def _object(required: list[str], **properties: Schema) -> Schema:
