@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from tests.harness import Hub
 
@@ -29,7 +30,6 @@ NEVER = {
     "datetime",
     "decimal",
     "email",
-    "functools",
     "hashlib",
     "http",
     "importlib.metadata",
@@ -40,7 +40,6 @@ NEVER = {
     "pickle",
     "random",
     "shutil",
-    "signal",
     "ssl",
     "subprocess",
     "tempfile",
@@ -53,12 +52,13 @@ NEVER = {
     "xml",
     "yaml",
 }
-"""Modules that cost milliseconds, or that only something heavier would bring in."""
+"""Modules that cost milliseconds, or that only something heavier would bring in. (`json` needs `re`, and that
+functools and enum; nobody can help that.)"""
 
 CODE = """
 import os, sys
 before = set(sys.modules)
-sys.path.insert(0, sys.argv.pop(1))
+sys.path[:0] = filter(None, [sys.argv.pop(1), sys.argv.pop(1)])
 out = int(sys.argv.pop(1))
 from amux.__main__ import main
 status = 0
@@ -90,11 +90,16 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield running
 
 
-def _imported(hub: Hub, arguments: list[str], stdin: bytes = b"") -> tuple[int, set[str], bytes]:
-    """Run one command as a bare interpreter does; its exit status, new modules, standard output."""
+def _imported(
+    hub: Hub, arguments: list[str], stdin: bytes = b"", also: str = ""
+) -> tuple[int, set[str], bytes]:
+    """Run one command as a bare interpreter does; its exit status, new modules, standard output.
+
+    `also` is a further directory to import from: a bare interpreter has the standard library alone.
+    """
     reading, writing = os.pipe()
     where = str(Path(amux.__file__).parent.parent)
-    command = [sys.executable, "-IS", "-c", CODE, where, str(writing), *arguments]
+    command = [sys.executable, "-IS", "-c", CODE, where, also, str(writing), *arguments]
     env = {**hub.env, "AMUX_HUB": str(hub.sockets["hub"])}
     process = subprocess.run(command, input=stdin, env=env, pass_fds=[writing], capture_output=True, check=False)
     os.close(writing)
@@ -127,11 +132,11 @@ def test_hot_command_imports_nothing_heavy(hub: Hub, arguments: list[str], statu
     assert modules, "the command did not come back to its caller"
     heavy = {name for name in modules if name in NEVER or name.partition(".")[0] in NEVER}
     assert not heavy
-    assert not {name for name in modules if name.startswith("amux.cli")}
+    assert "amux.cli" not in modules
 
 
-def test_the_measurement_sees_click(hub: Hub) -> None:
-    """The same way of looking finds what a cold command imports."""
-    where = Path(amux.__file__).parent / "cli"
-    status, modules, _ = _imported(hub, ["memory", "show"])
-    assert where.is_dir() and (status != 0) and "amux.cli" in modules
+def test_the_measurement_sees_what_a_cold_command_imports(hub: Hub) -> None:
+    where = str(Path(click.__file__).parent.parent)
+    status, modules, _ = _imported(hub, ["status"], also=where)
+    assert status == 0
+    assert {"click", "amux.cli", "typing"} <= modules

@@ -232,7 +232,7 @@ def _reach(interpreter: str, account: pwd.struct_passwd | None) -> list[str]:
         return []
     script = (
         'set -e; exec 9<"$1"; mount -t tmpfs -o mode=0755 tmpfs "$2"; mkdir -p "$1"; '
-        'mount --bind /proc/self/fd/9/. "$1"; exec 9<&-; shift 2; exec "$@"'
+        'mount --no-canonicalize --bind /proc/self/fd/9 "$1"; exec 9<&-; shift 2; exec "$@"'
     )
     arguments = [script, "sh", str(home), str(closed[0])]
     unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", *arguments]
