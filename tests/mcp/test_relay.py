@@ -462,11 +462,17 @@ def test_ids_are_kept_apart_and_repeated_ones_answered_in_order(fake: FakeHub) -
             client.request("ping", name=name)
         pings = [link.expect("ping") for _ in range(3)]
         assert [ping["id"] for ping in pings] == [5, "5", 5]
-        for number, ping in enumerate(pings):
-            link.answer(ping, {"n": number})
-        answers = [client.receive() for _ in range(3)]
-        assert [(answer or {})["id"] for answer in answers] == [5, "5", 5]
-        client.finish()
+        for number in (1, 0):
+            link.answer(pings[number], {"n": number})
+        answers = [client.receive(), client.receive()]
+        assert [(answer or {})["id"] for answer in answers] == ["5", 5]
+        link.close()  # of the three only the last is unanswered, and a number
+        link = again(fake)
+        ping = link.expect("ping")
+        assert ping["id"] == 5 and not isinstance(ping["id"], str)
+        link.answer(ping, {"n": 2})
+        assert client.receive() == {"jsonrpc": "2.0", "id": 5, "result": {"n": 2}}
+        assert client.finish() == ""
 
 
 def test_lines_that_are_no_request_are_answered_here_and_the_conversation_goes_on(fake: FakeHub) -> None:
