@@ -14,15 +14,36 @@ from amux.errors import AmuxError
 
 # The property White_Space of Unicode's PropList.txt; str.split() would also split at U+001C to U+001F.
 _WHITE_SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-# An opening fence, CommonMark 0.31, 4.5: a backtick fence has no backtick after it.
-_FENCE = re.compile(rb" {0,3}(`{3,}(?!.*`)|~{3,})")
+# An opening fence, CommonMark 0.31, 4.5: a backtick fence has no backtick after it. Possessive: a lookahead tried
+# again at each shorter run would take quadratic time.
+_FENCE = re.compile(rb" {0,3}(`{3,}+(?!.*`)|~{3,})")
 _FRONT_MATTER_END = (b"---", b"...")
 _BYTE_ORDER_MARK = "\ufeff".encode()
 
 
+def _long_run(*blocks: tuple[int, int]) -> re.Pattern[str]:
+    """30 marks in a row: all that do not begin a character, alone or decomposed (UAX 15, "non-starters")."""
+    marks = [chr(code) for block in blocks for code in range(*block) if unicodedata.combining(chr(code))]
+    one = f"[{''.join(marks)}\u0f73\u0f75\u0f81]"
+    return re.compile(one + one + "{29}")  # the first one alone: a pattern that begins with a set is searched fast
+
+
+_BMP = ((0x300, 0x3100), (0xA66F, 0xABEE), (0xFB1E, 0xFB1F), (0xFE20, 0xFE30))
+_LONG_RUN = _long_run(*_BMP)
+_BEYOND_BMP = re.compile("[\U000101fd-\U0001e94a]")
+_LONG_RUN_BEYOND_BMP = _long_run(*_BMP, (0x101FD, 0x1E94B))
+
+
 def match_key(text: str) -> str:
+    """NFC(casefold(NFC(text))), in linear time.
+
+    Normalizing sorts each run of combining marks, in quadratic time: 64 KiB of them would hold up everybody for
+    seconds. So a run is broken after each 30, as the Stream-Safe Text Process of UAX 15 does; no writing has more.
+    """
     if text.isascii():
         return text.lower()
+    long_run = _LONG_RUN_BEYOND_BMP if _BEYOND_BMP.search(text) else _LONG_RUN
+    text = long_run.sub("\\g<0>\u034f", text)
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
