@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import socket
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness import Channel, Hub, until
 
 from amux import limits
+from tests.harness import Channel, Hub, until
 
 WHO = b'{"method":"io.amux.Hub.WhoAmI"}\0'
 SOON = 0.3
@@ -81,10 +82,8 @@ def test_s6_giant_frames_leave_memory_flat(hub: Hub) -> None:
     def flood() -> None:
         for _ in range(30):
             with hub.connect() as channel:
-                try:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     channel.send(b"[" * (4 * limits.FRAME_BYTES))
-                except (BrokenPipeError, ConnectionResetError):
-                    pass
                 assert _is_violation(channel.receive())
 
     flood()
