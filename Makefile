@@ -33,7 +33,8 @@ bench:
 	@$(RUN) run tests/bench/run.py $(ARGS)
 
 pyz:
-	@$(RUN) run packaging/build_pyz.py $(ARGS)
+	@mkdir -p dist
+	@$(RUN) run packaging/build_pyz.py dist/amux.pyz $(ARGS)
 
 docs:
 	@$(RUN) run packaging/gen_docs.py $(ARGS)
