@@ -62,6 +62,7 @@ class Client:
         self._reply_seconds = reply_seconds
         self._link: Connection | None = None
         self._sent = 0
+        self._begun = False
 
     def __enter__(self) -> Client:
         return self
@@ -95,7 +96,7 @@ class Client:
                 broken = True
                 continue
             except KeyboardInterrupt as interrupt:
-                if writes is None or not self._sent:
+                if writes is None or not self._begun:
                     raise
                 raise KeyboardInterrupt(_uncertain(writes, "it was interrupted").message) from interrupt
             try:
@@ -134,11 +135,12 @@ class Client:
             self._link = self._where.connect(self._service, self._refused_seconds)
         link = self._link
         until = time.monotonic() + self._reply_seconds
-        self._sent = 0
+        self._sent, self._begun = 0, False
         buffer = bytearray()
         try:
             while self._sent < len(frame):
                 link.socket.settimeout(max(until - time.monotonic(), 0.001))
+                self._begun = True  # a signal can come between the system call and the count of its bytes
                 self._sent += link.socket.send(frame[self._sent :])
             while b"\0" not in buffer:
                 if len(buffer) > limits.FRAME_BYTES:

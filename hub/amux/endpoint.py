@@ -1,7 +1,7 @@
 """Which Hub, and why; and one checked connection to it.
 
 Promises that nothing comes from the working directory, that a dead system Hub is never replaced by a private
-one, and that no byte is sent before the listener's UID is known to be right (docs/reference/environment.md).
+one, and that no byte is sent before the listener's UID is known to be right (docs/reference/commands.md).
 Must not import click, asyncio or subprocess: every hot command begins here.
 
     where = endpoint.choose()            # from the environment; AmuxError if AMUX_HUB makes no sense
@@ -213,7 +213,7 @@ class Endpoint:
 
 
 def choose(environ: Mapping[str, str] = os.environ) -> Endpoint:
-    """The Hub that the environment means, docs/reference/environment.md.
+    """The Hub that the environment means, docs/reference/commands.md.
 
     `AMUX_HUB`, else the system's if its socket exists, else the private one of this user. An empty variable
     counts as unset. Raises `invalid_argument` for an `AMUX_HUB` that is neither an absolute path nor an

@@ -96,6 +96,8 @@ def guarded(command: Callable[[], int], json_wanted: bool) -> int:
         error(problem, json_wanted)
         return problem.exit_status
     except BrokenPipeError:
+        # What click left in the buffer of sys.stdout must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_PIPE
     except KeyboardInterrupt as interrupt:
         if interrupt.args:

@@ -6,7 +6,10 @@ when a command line is not for the hot path.
 
 from __future__ import annotations
 
+import os
+
 import click
+from click.shell_completion import shell_complete
 
 from amux import __version__, output
 from amux.cli import completion, config, memory, status
@@ -57,16 +60,21 @@ def main(argv: list[str]) -> int:
 
 
 def _invoke(argv: list[str]) -> int:
+    """What click's own `main` does, but for its handling of broken pipes and of Ctrl-C: both are ours."""
+    completing = os.environ.get(completion.VARIABLE)
+    if completing:
+        return shell_complete(amux, {}, "amux", completion.VARIABLE, completing)
     try:
-        status = amux.main(argv, prog_name="amux", standalone_mode=False)
+        with amux.make_context("amux", list(argv)) as context:
+            status = amux.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as problem:
+        output.text(2, problem.format_message() + "\n")
+        return EXIT_USAGE
     except click.UsageError as problem:
-        if isinstance(problem, click.exceptions.NoArgsIsHelpError):
-            output.text(2, problem.format_message() + "\n")
-            return EXIT_USAGE
         command = problem.ctx.command_path if problem.ctx is not None else "amux"
         raise AmuxError("invalid_argument", f"{problem.format_message()} See: {command} --help") from problem
     except click.ClickException as problem:
         raise AmuxError("invalid_argument", problem.format_message()) from problem
-    except click.Abort:
-        return output.EXIT_INTERRUPTED
     return status if isinstance(status, int) else EXIT_OK

@@ -52,9 +52,10 @@ def edit(path: str, json: bool) -> int:
     shutil.rmtree(directory, ignore_errors=True)
     if reply is None:
         output.line(2, f"amux: {path} is unchanged: nothing was saved")
-    elif as_json({"json": json}):
+        reply = {"path": path, "revision": revision}
+    if as_json({"json": json}):
         output.write(1, output.as_json(reply))
-    else:
+    elif reply["revision"] != revision:
         output.line(1, f"saved {path}, revision {reply.get('revision')}")
     return EXIT_OK
 

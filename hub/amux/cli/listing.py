@@ -36,7 +36,9 @@ def list_documents(path_prefix: str | None, after: str | None, every: bool, json
                 break
             parameters["after"] = page["next_after"]
     if show is _print_page:
-        output.line(2, f"-- {page.get('total_documents')} documents, {page.get('total_bytes')} bytes in all")
+        total = page.get("total_documents")
+        what = "document" if total == 1 else "documents"
+        output.line(2, f"-- {total} {what}, {page.get('total_bytes')} bytes in all")
         if page.get("incomplete"):
             output.line(2, "-- incomplete: part of the memory was not looked at; narrow --path-prefix")
         if page.get("next_after"):
