@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from amux_hub.store import Scope, Store
+from amux_hub.store import Store
 
 WAIT_SECONDS = 60
 """How long anything may take before it counts as a deadlock; never a promise about speed."""
@@ -39,7 +39,7 @@ class Home:
         self.store = store
         self.path = path
         self.disk = path / "memory" / "global"
-        self.scope: Scope = store.scope("global")
+        self.scope: Any = store.scope("global")  # Any: answers are JSON
 
     def put(self, path: str, data: bytes | str) -> Path:
         """Write a file as any program would, directories included."""
@@ -49,7 +49,8 @@ class Home:
         return target
 
     def get(self, path: str, **more: int) -> dict[str, Any]:
-        return self.scope.get(path, **more)
+        answer: dict[str, Any] = self.scope.get(path, **more)
+        return answer
 
     def whole(self, path: str) -> bytes:
         """A document read page by page, with one revision throughout."""
@@ -58,18 +59,19 @@ class Home:
         while True:
             page = self.get(path, offset=offset)
             assert page["revision"] == first
-            data += page["content"].encode()
+            data += str(page["content"]).encode()
             if not page["truncated"]:
                 return data
             assert page["next_offset"] > offset
             offset = page["next_offset"]
 
     def search(self, query: str, prefix: str = "", limit: int = 20) -> dict[str, Any]:
-        return self.scope.search(query, prefix, limit)
+        answer: dict[str, Any] = self.scope.search(query, prefix, limit)
+        return answer
 
     def hits(self, query: str, prefix: str = "") -> list[str]:
         """The paths found, of a search that was complete."""
-        answer: dict[str, Any] = self.search(query, prefix)
+        answer = self.search(query, prefix)
         assert answer["incomplete"] is False
         return [match["path"] for match in answer["matches"]]
 
