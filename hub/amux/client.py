@@ -155,7 +155,8 @@ class Client:
             raise _BrokenError(late, self._sent > 0, False) from error
         except OSError as error:
             gone = link.hung_up()
-            raise _BrokenError(gone, self._sent > 0, gone.details.pop("retry", True) is True) from error
+            sent = self._sent > 0 and not link.nothing_ran
+            raise _BrokenError(gone, sent, gone.details.pop("retry", True) is True) from error
         return _decode(buffer)
 
 

@@ -10,13 +10,15 @@ import os
 import select
 import socket
 
-from amux.errors import EXIT_OK, EXIT_USAGE, AmuxError
+from amux.errors import EXIT_OK, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE, AmuxError
 
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _IPV6 = frozenset("0123456789abcdefABCDEF:.")
 
 SSH_FAILED = 255
 COMMAND_MISSING = 127
+_NOT_CONNECTED = frozenset({COMMAND_MISSING, EXIT_USAGE, EXIT_REFUSED, EXIT_UNAVAILABLE})
+"""What the remote shell and `dial-stdio` end with before they are joined to a Hub."""
 
 CHUNK = 64 * 1024
 PIPE_CHUNK = select.PIPE_BUF
@@ -98,8 +100,11 @@ def start(remote: Remote, service: str) -> tuple[socket.socket, int]:
     return ours, child
 
 
-def ended(remote: Remote, child: int) -> AmuxError:
-    """Wait for the ssh child and say what its end means."""
+def ended(remote: Remote, child: int) -> tuple[AmuxError, bool]:
+    """Wait for the ssh child; what its end means, and whether nothing that was sent can have reached a Hub.
+
+    ssh exits as the remote command did, or with 255 of its own, which may also come in the middle of a call.
+    """
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except ChildProcessError:
@@ -112,7 +117,7 @@ def ended(remote: Remote, child: int) -> AmuxError:
         text = f"amux dial-stdio on {remote} ended with {status}: its own message stands above"
     else:
         text = f"the Hub at {remote} closed the connection before it answered"
-    return AmuxError("hub_unavailable", text, retry=status == 0)
+    return AmuxError("hub_unavailable", text, retry=status == 0), status in _NOT_CONNECTED
 
 
 def main(argv: list[str]) -> int:

@@ -44,12 +44,14 @@ class Connection:
     Over ssh it is one end of a socketpair whose other end is the standard input and output of an ssh child.
     """
 
-    __slots__ = ("_child", "_where", "socket")
+    __slots__ = ("_child", "_where", "nothing_ran", "socket")
 
     def __init__(self, where: Endpoint, connected: socket.socket, child: int | None = None) -> None:
         self.socket = connected
         self._where = where
         self._child = child
+        self.nothing_ran = False
+        """Set by `hung_up()`: whatever was sent, it cannot have reached a Hub."""
 
     def close(self) -> None:
         """Close it; an ssh child sees end of file and is reaped if it has already ended."""
@@ -74,7 +76,8 @@ class Connection:
         from amux import dial
 
         child, self._child = self._child, None
-        return dial.ended(self._where.remote, child)
+        error, self.nothing_ran = dial.ended(self._where.remote, child)
+        return error
 
 
 class Endpoint:
