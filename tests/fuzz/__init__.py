@@ -1,0 +1,1 @@
+"""Fuzzing: what anybody may send, made from a seed. `python -m tests.fuzz.run --help`."""
