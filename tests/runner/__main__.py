@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.runner import env, layers
 from tests.runner.env import CHECKOUT, TroubleError, say
+from tests.runner.node import with_node
 from tests.runner.place import Place, Run, newer_interpreter
 from tests.runner.report import Result, closing, summary
 from tests.runner.supervise import Supervisor
@@ -62,7 +63,7 @@ def test(selection: list[str]) -> int:
     try:
         known = layers.present(CHECKOUT / "tests")
         absent = {} if selection else _prerequisites(known)
-        place = run.place()
+        place = with_node(run.place())
         if selection:
             return _selection(run, supervisor, place, selection)
         results = [

@@ -91,6 +91,7 @@ class Run:
     def as_root(self, place: Place) -> Place:
         """The same sources and product, without giving up root; a home and temporary directory of its own."""
         tmp = self.temporary(None)
+        tmp.chmod(0o711)  # other accounts reach the sockets in it that a test opens to them
         environment = {**place.environment, **_homes(tmp)}
         return replace(place, account=None, tmp=tmp, prefix=[], environment=environment)
 
@@ -100,7 +101,7 @@ class Run:
         directory = self.directory / f"env-{Path(interpreter).name}"
         python = env.overlay(dependencies, place.source, directory, interpreter)
         environment = dict(place.environment)
-        environment["PATH"] = f"{python.parent}:{dependencies.parent}:{environment['PATH'].split(':', 2)[2]}"
+        environment["PATH"] = f"{python.parent}:{dependencies.parent}:{environment['PATH']}"
         reach = _reach(interpreter, place.account)
         return replace(place, python=python, interpreter=interpreter, prefix=reach, environment=environment)
 
@@ -195,7 +196,7 @@ def _environment(python: Path, dependencies: Path, tmp: Path, cache: Path, root:
     kept["AMUX_TESTS_CACHE"] = str(cache)
     kept["MYPY_CACHE_DIR"] = str(cache / "mypy")
     kept["RUFF_CACHE_DIR"] = str(cache / "ruff")
-    kept["npm_config_cache"] = str(cache / "npm")
+    kept["npm_config_cache"] = str(cache / "npm-cache")
     if root:
         kept["AMUX_TESTS_REQUIRE_ALL"] = "1"
         kept.update(_npm_settings())

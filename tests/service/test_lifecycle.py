@@ -134,8 +134,9 @@ def test_hup_puts_limits_in_force_and_leaves_the_switch(make_hub: MakeHub) -> No
             assert answer["parameters"]["details"]["value"] == 1
         assert channel.call(GET, path="a.md")["error"] == "io.amux.Hub.MemoryDisabled"
     hub.restart()
-    assert "error" not in hub.call(GET, path="a.md")
-    assert hub.call("io.amux.Hub.WhoAmI")["parameters"]["scope"].startswith("principal:")
+    with hub.connect() as channel:  # one connection: the limit of 1 is in force
+        assert "error" not in channel.call(GET, path="a.md")
+        assert channel.call("io.amux.Hub.WhoAmI")["parameters"]["scope"].startswith("principal:")
 
 
 def test_hup_with_a_bad_file_leaves_the_old_one_in_force(make_hub: MakeHub) -> None:
