@@ -98,6 +98,8 @@ class Lines(asyncio.Protocol):
         Raises `protocol_error` for a line of more than `limit` bytes, for one that does not end within
         `timeouts.frame`, and for descriptors.
         """
+        if self._buffer:
+            await asyncio.sleep(0)  # of messages that arrived together, others wait for one at a time
         while True:
             end = self._buffer.find(b"\n", self._scanned)
             if end > limit or (end < 0 and len(self._buffer) > limit):
