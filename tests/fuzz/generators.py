@@ -188,8 +188,8 @@ def huge(rng: Random, frame: Callable[[Any], bytes]) -> bytes:
         return (filler * (size // len(filler) + 1))[:size]
     if kind == 2:
         element = rng.choice(("0,", '"",', "{},", "[],", '{"":0},', "null,"))
-        data = frame("\x01").replace(b'"\\u0001"', b"[" + element.encode() * (size // len(element) - 60) + b"0]")
-        return data
+        many = b"[" + element.encode() * (size // len(element) - 60) + b"0]"
+        return frame("\x01").replace(b'"\\u0001"', many)
     return frame(rng.choice(("\ud800", "部", "\0", "😀", "\\")) * (size // 8))
 
 

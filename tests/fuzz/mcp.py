@@ -9,6 +9,7 @@ is an internal error.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from pathlib import Path
@@ -122,10 +123,9 @@ class Conversation:
 
     def _write(self, data: bytes) -> None:
         assert self._socket is not None
-        try:
+        # The Hub may give up in the middle: its answer is still there to be read.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the Hub gave up in the middle: its answer is still there to be read
 
     def _line(self) -> dict[str, Any] | None:
         while b"\n" not in self._buffer:
@@ -150,7 +150,9 @@ class Conversation:
         if isinstance(error, dict) and error.get("code") in _INTERNAL_CODES:
             raise FoundError(f"the Hub answered {line[:500]!r}", self._sent)
         result = message.get("result")
-        for block in result.get("content", ()) if isinstance(result, dict) else ():
+        if not isinstance(result, dict):
+            return message
+        for block in result.get("content", ()):
             if len(block["text"].encode()) > limits.PAGE_BYTES:
                 raise FoundError(f"a block has {len(block['text'].encode())} bytes", self._sent)
             if result.get("isError") and json.loads(block["text"])["error"]["code"] == "internal":
