@@ -45,6 +45,15 @@ def program(cache: Path, package: tuple[str, str], command: str) -> str:
     return str(path)
 
 
+def claude_code(cache: Path) -> str:
+    """Claude Code's native binary. Its command is made by an install script, which we do not run."""
+    command = Path(program(cache, CLAUDE_CODE, "claude"))
+    binaries = list(command.parent.parent.glob("@anthropic-ai/claude-code-linux-*/claude"))
+    if not binaries:
+        pytest.skip(f"{CLAUDE_CODE[0]} {CLAUDE_CODE[1]} has no binary for this machine")
+    return str(binaries[0])
+
+
 def _install(home: Path, what: str) -> str | None:
     """Install beside `home`, then move there: a run that was interrupted leaves nothing half done."""
     shutil.rmtree(home, ignore_errors=True)
