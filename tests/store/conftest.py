@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,26 @@ def _umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory where there is one: many thousand syncs say nothing more on a disk."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def quick_home(quick: Path) -> Iterator[Home]:
+    """As `home`, in memory."""
+    store = Store(str(quick), 64 << 20, 0)
+    made = Home(store, quick)
+    made.disk.mkdir()
+    yield made
+    store.close()
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ class Home:
         }
 
 
-def together(*works: Callable[[], None], seconds: float = WAIT_SECONDS) -> None:
+def together(*works: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
     """Run every one of `works` in a thread of its own, from one moment on; raise what any raised.
 
     Threads that have not ended after `seconds` are a deadlock.
@@ -97,7 +97,7 @@ def together(*works: Callable[[], None], seconds: float = WAIT_SECONDS) -> None:
     errors: list[BaseException] = []
     gate = threading.Barrier(len(works))
 
-    def run(work: Callable[[], None]) -> None:
+    def run(work: Callable[[], object]) -> None:
         try:
             gate.wait(seconds)
             work()

@@ -50,6 +50,10 @@ def snapshot(path: Path) -> dict[str, tuple[int, int, bytes]]:
 
 @pytest.fixture
 def outside(home: Home) -> Path:
+    return make_outside(home)
+
+
+def make_outside(home: Home) -> Path:
     target = home.path / "outside"
     target.mkdir()
     (target / "secret.md").write_text(SECRET)
@@ -177,8 +181,10 @@ def test_d1_fuzzed_names_never_leave_the_memory(home: Home, outside: Path) -> No
     assert {entry.name for entry in (home.path / "memory").iterdir()} == {".amux-lock", "global"}
 
 
-def test_d1_a_directory_swapped_with_a_link_to_outside_while_operations_run(home: Home, outside: Path) -> None:
+def test_d1_a_directory_swapped_with_a_link_to_outside_while_operations_run(quick_home: Home) -> None:
     """The loop swaps `d` between a real directory and a link; no operation may ever see the other side."""
+    home = quick_home
+    outside = make_outside(home)
     (home.disk / "d").mkdir()
     (home.disk / "d" / "secret.md").write_text("inside")
     (home.disk / "spare").symlink_to(outside)
@@ -196,7 +202,7 @@ def test_d1_a_directory_swapped_with_a_link_to_outside_while_operations_run(home
 
     def operate() -> None:
         try:
-            for number in range(120):
+            for number in range(300):
                 new, evil = f"new{number % 7}.md", f"evil {number}"
                 operations: list[Callable[[], object]] = [
                     lambda: home.scope.get("d/secret.md"),
