@@ -40,17 +40,30 @@ def amux(request: pytest.FixtureRequest, pyz: Path) -> Tool:
     return Tool([str(installed)])
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A private Hub of one test's own, with memory on."""
-    with Hub(tmp_path / "hub", mcp=False) as running:
+@pytest.fixture(scope="session")
+def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One private Hub, with memory on, for tests that change neither its settings nor its life."""
+    with Hub(tmp_path_factory.mktemp("hub"), mcp=False) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A private Hub for tests that leave no document that another one minds."""
-    with Hub(tmp_path_factory.mktemp("hub"), mcp=False) as running:
+@pytest.fixture
+def hub(shared_hub: Hub) -> Hub:
+    """The same, its memory empty: removed from the disk, as a person may."""
+    scope = shared_hub.home / "memory" / "global"
+    for name in os.listdir(scope) if scope.exists() else ():
+        path = scope / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return shared_hub
+
+
+@pytest.fixture
+def own_hub(tmp_path: Path) -> Iterator[Hub]:
+    """A Hub of one test's own, with memory on."""
+    with Hub(tmp_path / "hub", mcp=False) as running:
         yield running
 
 

@@ -127,8 +127,8 @@ def test_writes_and_lists_in_words(amux: Tool, hub: Hub) -> None:
     assert amux.at_terminal(*words, hub=where).out == b"was already absent: a.md\n"
 
 
-def test_status_config_and_whoami_in_words(amux: Tool, hub: Hub) -> None:
-    where = hub.sockets["hub"]
+def test_status_config_and_whoami_in_words(amux: Tool, own_hub: Hub) -> None:
+    where = own_hub.sockets["hub"]
     saved = amux.at_terminal("system", "config", "set", "memory.enabled", "false", hub=where)
     assert b"memory.enabled = false" in saved.out
     assert b"running: true, until the Hub is restarted" in saved.out
