@@ -41,4 +41,6 @@ FRAME_BYTES = 512 * 1024
 """One message of the wire, Varlink or MCP, without its terminator."""
 
 JSON_DEPTH = 16
+JSON_VALUES = 1024
+"""Values of one message, counted by its commas and opening brackets."""
 PREAMBLE_BYTES = 1024

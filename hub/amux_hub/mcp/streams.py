@@ -1,8 +1,9 @@
 """Lines as the two streams that the SDK reads and writes; nothing of the SDK sees a socket.
 
 Promises: every line is strict JSON before the SDK sees it, what is not is answered and the conversation goes
-on; no further request is read while `IN_FLIGHT` are unanswered; the end of the input reaches the SDK only once
-all are answered, because the SDK cancels what runs when its input ends.
+on; no further request is read while `IN_FLIGHT` are unanswered, or as many bytes as one message may have; the
+end of the input reaches the SDK only once all are answered, because the SDK cancels what runs when its input
+ends.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
+from amux import limits
 from amux.errors import AmuxError
 from amux.tools import TOOLS
 from amux_hub.mcp.lines import Lines
 from amux_hub.wire import strictjson
 
 IN_FLIGHT = 16
-"""Requests of one connection that are read before the first is answered."""
+"""Requests of one connection that are read before the first is answered, if they are short."""
 
 _parse = types.jsonrpc_message_adapter.validate_python
 
@@ -31,12 +33,13 @@ _parse = types.jsonrpc_message_adapter.validate_python
 class Incoming:
     """The SDK's read stream."""
 
-    __slots__ = ("_lines", "_metadata", "_room", "_unanswered", "violated")
+    __slots__ = ("_held", "_lines", "_metadata", "_room", "_unanswered", "violated")
 
     def __init__(self, lines: Lines) -> None:
         self.violated = False
         self._lines = lines
         self._unanswered = 0
+        self._held = 0
         self._room: asyncio.Future[None] | None = None
         self._metadata = ServerMessageMetadata(on_request_unanswered=self._settled, can_send_request=False)
 
@@ -56,7 +59,9 @@ class Incoming:
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
-            await self._until(IN_FLIGHT - 1)
+            await self._until(IN_FLIGHT - 1 if self._held <= limits.FRAME_BYTES else 0)
+            if not self._unanswered:
+                self._held = 0
             try:
                 line = await self._lines.next_line()
             except AmuxError as error:
@@ -72,6 +77,7 @@ class Incoming:
                 continue
             if isinstance(message, types.JSONRPCRequest):
                 self._unanswered += 1
+                self._held += len(line)
             return SessionMessage(message, self._metadata)
 
     def _message(self, line: bytes) -> types.JSONRPCMessage | None:
@@ -153,6 +159,8 @@ class Outgoing:
 
 def _id_of(line: bytes) -> str | int | None:
     """The id of a request that the strict parser refused, so that its sender need not wait for an answer."""
+    if strictjson.crowded(line):
+        return None
     try:
         return _id_in(json.loads(line))
     except (ValueError, RecursionError):
