@@ -203,6 +203,9 @@ class Memory:
             except asyncio.CancelledError:
                 await asyncio.wait([work])
                 raise
+            finally:
+                # An error in it holds this frame by its traceback, and so what was sent, until a collection.
+                del work
 
     def check_enabled(self) -> None:
         """Raises `memory_disabled` while the switch is off."""

@@ -96,7 +96,10 @@ class Session:
         task = asyncio.get_running_loop().create_task(self._admitted(method, parameters))
         self._running.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # an error in it holds this frame by its traceback, and so what was sent, until a collection
 
     def _ended(self, task: asyncio.Task[dict[str, Any]]) -> None:
         self._running.discard(task)
