@@ -96,7 +96,7 @@ class HubProtocol(FrameProtocol):
 
     def _note(self, text: str, what: str) -> None:
         peer = self._connection.peer
-        suppressed = _throttle.admit((peer.uid, text, what))
+        suppressed = _throttle.admit((peer.uid, text))  # `what` has positions: as many kinds as a peer likes
         if suppressed is not None:
             _log.warning(text, what, extra={"amux": {"uid": peer.uid, "pid": peer.pid, "more": suppressed}})
 
