@@ -79,9 +79,9 @@ def joined(text: str, at: int) -> bool:
 
 def cut(text: str, fits: int) -> int:
     """Where to cut `text` if only its first `fits` code points fit. At least 1 unless `text` is empty."""
+    fits = max(fits, 1)
     if fits >= len(text):
         return len(text)
-    fits = max(fits, 1)
     end = fits - 1 if text[fits - 1] == "\r" and text[fits] == "\n" else fits
     at = max(text.rfind("\n", 0, end), text.rfind("\r", 0, end)) + 1
     if at > 0 and 2 * len(text[:at].encode()) > len(text[:fits].encode()):
