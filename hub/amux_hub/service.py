@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 SYSTEM_SOCKET = "/run/amux/hub.sock"
+_SWITCH_SECONDS = 0.0005
+"""How long a search may keep the interpreter while the loop has something to do: under a flood of searches, what
+others wait for a call is a few dozen times this."""
 _THREADS_SECONDS = 2.0
 """How long a write that the drain did not wait for may still take, before the process ends without it."""
 
@@ -85,6 +88,7 @@ class Service:
 
     def run(self) -> int:
         """Serve until TERM or INT; the exit status."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             return asyncio.run(self._main())
         finally:
