@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,20 +26,22 @@ def terms_of(query: str) -> list[str]:
 
 def title_of(text: str) -> str:
     """Front matter, else the first heading outside fences (of three signs, which is all that these tests write)."""
-    lines = [line.decode() for line in text.removeprefix("\ufeff").encode().splitlines()]
-    if lines and lines[0].rstrip() == "---":
-        ends = [n for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")]
+    lines = text.removeprefix("\ufeff").encode().splitlines()
+    if lines and lines[0].rstrip() == b"---":
+        ends = [n for n, line in enumerate(lines) if n and line.rstrip() in (b"---", b"...")]
         if ends:
-            titles = [line[6:].strip().strip("\"'") for line in lines[1 : ends[0]] if line.startswith("title:")]
-            if any(titles):
-                return next(title for title in titles if title)
+            found = [line[6:].decode().strip().strip("\"'") for line in lines[1 : ends[0]] if line[:6] == b"title:"]
+            if any(found):
+                return next(title for title in found if title)
             lines = lines[ends[0] + 1 :]
     inside = False
     for line in lines:
-        if line.strip() == "```":
-            inside = not inside
-        elif line.startswith("# ") and not inside:
-            return line[2:].strip()
+        if inside:
+            inside = not re.fullmatch(rb"\s*`{3,}\s*", line)
+        elif re.match(rb" {0,3}```[^`]*$", line):
+            inside = True
+        elif line.startswith(b"# "):
+            return line[2:].decode().strip()
     return ""
 
 
