@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Hub
+from tests.mcp.fakehub import FakeHub
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +39,9 @@ def short() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="amux-t-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def fake(short: Path) -> Iterator[FakeHub]:
+    with FakeHub(short) as running:
+        yield running

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.harness import WAIT_SECONDS
+from tests.mcp.peers import Relay
 
 Message = dict[str, Any]
 
@@ -110,3 +111,22 @@ class FakeHub:
         self._listener.close()
         for link in self._links:
             link.close()
+
+
+def opened(fake: FakeHub, client: Relay) -> Link:
+    """The link of a conversation that has begun."""
+    link = fake.accept()
+    name = client.request("initialize", {"protocolVersion": "2025-11-25"})
+    client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    link.handshake()
+    client.answer(name)
+    return link
+
+
+def again(fake: FakeHub) -> Link:
+    """The next link, with the handshake replayed and answered."""
+    link = fake.accept()
+    replayed = link.handshake()
+    assert str(replayed["id"]).startswith("amux-relay-")
+    assert replayed["params"] == {"protocolVersion": "2025-11-25"}
+    return link
