@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -10,12 +9,12 @@ _REPEATED = re.compile(rb"<<(\d+)\*(.*?)>>", re.DOTALL)
 
 
 def load() -> dict[str, list[bytes]]:
-    """Target → inputs. A line is a target and a bytes literal's inside; `<<N*text>>` is N times the text."""
+    """Target → inputs. A line is a target and the inside of a bytes literal; `<<N*text>>` is N times the text."""
     found: dict[str, list[bytes]] = {}
     for line in (Path(__file__).parent / "corpus.txt").read_text(encoding="ascii").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         target, _, written = line.partition(" ")
-        data = ast.literal_eval(f'b"""{written}"""')
+        data = written.encode("ascii").decode("unicode_escape").encode("latin-1")
         found.setdefault(target, []).append(_REPEATED.sub(lambda match: match[2] * int(match[1]), data))
     return found

@@ -28,11 +28,12 @@ LAYERS = (
     Layer("service"),
     Layer("cli", second_interpreter=True),
     Layer("mcp"),
+    Layer("fuzz"),
     Layer("faults", needs=(("strace", "strace"),), seconds=900),
     Layer("clients", needs=(("node", "nodejs"), ("npm", "npm")), seconds=900),
 )
 
-NOT_LAYERS = {"runner", "demo", "bench", "fuzz", "data"}
+NOT_LAYERS = {"runner", "demo", "bench", "data"}
 """Folders under tests/ that hold no tests: tools, the demo, the bench, inputs."""
 
 
