@@ -31,6 +31,7 @@ _METHODS = (
     "io.amux.Admin.GetSetting",
     "io.amux.Admin.ListSettings",
     "io.amux.Memory.Upsert",
+    "io.amux.Memory.Upsert",
 )
 _NO_METHODS = (
     "io.amux.Memory.Purge",

@@ -21,6 +21,7 @@ from typing import Protocol
 from tests.fuzz import mcp, wire
 from tests.fuzz.grammar import Grammar
 from tests.fuzz.mcp import Mcp
+from tests.fuzz.plant import plant
 from tests.fuzz.watch import GROWTH_BYTES, Watch, descriptors, mib
 from tests.fuzz.wire import Wire
 from tests.harness import Hub, until
@@ -30,6 +31,13 @@ SHARES = {"wire": 0.4, "mcp": 0.2, "grammar": 0.4}
 BATCHES = {"wire": wire.CONNECTIONS, "mcp": mcp.CONNECTIONS, "grammar": 200}
 # The runner may be slow where it runs at low priority: no deadline of the Hub shall pass meanwhile.
 CONFIG = {"timeouts": {"first_frame": 120, "frame": 120, "write": 120, "request_wait": 60}}
+
+
+def planted(directory: Path) -> Hub:
+    """A Hub, not yet started, whose memory holds what `plant` put there."""
+    hub = Hub(directory, config=CONFIG)
+    plant(hub.home)
+    return hub
 
 
 class Target(Protocol):
@@ -105,7 +113,7 @@ def run(wanted: dict[str, int], seed: int, first: int) -> int:
         return 0
     with (
         tempfile.TemporaryDirectory(prefix="amux-fuzz-") as directory,
-        Hub(Path(directory) / "hub", config=CONFIG) as hub,
+        planted(Path(directory) / "hub") as hub,
     ):
         watch = Watch(hub)
         report = Report(watch)

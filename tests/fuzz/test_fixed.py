@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz import corpus, generators
 from tests.fuzz.grammar import CHECKS, Grammar
 from tests.fuzz.mcp import Mcp
-from tests.fuzz.run import BATCHES, CONFIG, feed
+from tests.fuzz.run import BATCHES, feed, planted
 from tests.fuzz.watch import GROWTH_BYTES, Watch, descriptors, resident
 from tests.fuzz.wire import Wire
 from tests.harness import Hub, until
@@ -22,7 +22,7 @@ WIRE, MCP, GRAMMAR = 4000, 2500, 20_000
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    with Hub(tmp_path_factory.mktemp("fuzz"), config=CONFIG) as running:
+    with planted(tmp_path_factory.mktemp("fuzz")) as running:
         yield running
 
 

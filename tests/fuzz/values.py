@@ -5,6 +5,7 @@ Promises: the same state of the generator gives the same value. Nothing here kno
 
 from __future__ import annotations
 
+import hashlib
 import json
 from random import Random
 from typing import Any
@@ -23,6 +24,22 @@ DOCUMENTS = (
     f"{MARKER}.md",
 )
 """The only documents that the generators write: the memory of the Hub stays the same size, so its growth is ours."""
+
+PLANTED = (
+    "latin1",
+    "nul",
+    "too-large",
+    "much-too-large",
+    "e\u0301",
+    "é",
+    "ONE",
+    "marks",
+    "fences",
+    "link",
+    "hard",
+    "fifo",
+)
+"""Names of `tests.fuzz.plant`, to be read and searched."""
 
 CHARACTERS = (
     "a",
@@ -104,6 +121,19 @@ CHARACTERS = (
 )
 """Code points and short texts that some rule of the grammar, of Unicode or of JSON is about."""
 
+KNOWN = (
+    "",
+    "a",
+    f"# 部署 {MARKER}\n\ndeploy the web\n",
+    "\ufefftitle: x\r\n---\r\nStraße ς é e\u0301\r\n" * 20,
+    "deploy 部署 " * 4000,
+    "👩\u200d👩\u200d👧" * 1500,
+    "\x01" * 20_000,
+    "a\r" * 30_000,
+)
+"""Contents that are written again and again, so that a revision of one is often the right one."""
+_REVISIONS = ("absent", "absent", *(hashlib.sha256(one.encode()).hexdigest() for one in KNOWN))
+
 SIZES = (0, 1, 2, 15, 16, 17, 31, 32, 64, 127, 240, 255, 256, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 4096, 8192)
 NUMBERS = (
     0,
@@ -140,8 +170,10 @@ def text(rng: Random, pieces: int = 12) -> str:
 def path(rng: Random) -> str:
     """A document's path, right in about half of the cases."""
     kind = rng.random()
-    if kind < 0.35:
+    if kind < 0.25:
         return rng.choice(DOCUMENTS)
+    if kind < 0.35:
+        return f"odd/{rng.choice(PLANTED) if rng.random() < 0.5 else rng.randrange(42)}.md"
     if kind < 0.6:  # one that is right, with something put in
         good = rng.choice(DOCUMENTS)
         at = rng.randrange(len(good) + 1)
@@ -162,7 +194,7 @@ def prefix(rng: Random) -> str:
     """A search's path_prefix."""
     kind = rng.random()
     if kind < 0.3:
-        return rng.choice(("", "projects", "projects/web", "部署", "nowhere", "a/b/c"))
+        return rng.choice(("", "projects", "projects/web", "部署", "nowhere", "odd", "odd/link.md"))
     return path(rng).removesuffix(".md") + rng.choice(("", "/"))
 
 
@@ -178,8 +210,8 @@ def query(rng: Random) -> str:
 
 def revision(rng: Random) -> str:
     kind = rng.random()
-    if kind < 0.5:
-        return "absent"
+    if kind < 0.8:
+        return rng.choice(_REVISIONS)
     digits = "".join(rng.choices("0123456789abcdef", k=rng.choice((0, 1, 63, 64, 64, 64, 65))))
     return rng.choice((digits, digits, digits.upper(), digits + "\n", " absent", "Absent", "absent\0", text(rng, 4)))
 
@@ -196,9 +228,11 @@ def session(rng: Random) -> str:
 def content(rng: Random) -> str:
     kind = rng.random()
     if kind < 0.5:
+        return rng.choice(KNOWN)
+    if kind < 0.7:
         lines = (f"# 部署 {MARKER}", "deploy the web", "", "---", "title: x", "```", "Straße ς é e\u0301", "\tend")
         return rng.choice(("\n", "\r\n", "\r")).join(rng.choices(lines, k=rng.randrange(40)))
-    if kind < 0.6:
+    if kind < 0.8:
         piece = rng.choice(CHARACTERS)
         return piece * (rng.choice((2048, 8192, 65536)) // len(piece.encode()) + rng.randrange(2))
     return text(rng, 200)
