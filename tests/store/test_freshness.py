@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -306,6 +307,25 @@ def test_the_directory_above_a_scope_replaced(home: Home, looking: str) -> None:
     (home.path / "memory/users").rename(home.path / "other")
     (home.path / "away").rename(home.path / "memory/users")
     check(home, looking, "a.md", OLD)
+
+
+def test_a_directory_moved_from_one_scope_to_another(home: Home, looking: str) -> None:
+    """The kernel's watch goes along: the scope that lost it must not end it for the one that has it."""
+    alice, bob = home.store.scope("principal:alice"), home.store.scope("principal:bob")
+    alice.upsert("d/a.md", "red", "absent")
+    bob.upsert("b.md", "red", "absent")
+    places = {name: home.path / "memory/users" / sha(name.encode()) for name in ("alice", "bob")}
+
+    def hits(scope: Any) -> list[str]:
+        return [match["path"] for match in scope.search("red")["matches"]]
+
+    assert (hits(alice), hits(bob)) == (["d/a.md"], ["b.md"])
+    (places["alice"] / "d").rename(places["bob"] / "d")
+    assert (hits(bob), hits(alice)) == (["b.md", "d/a.md"], [])
+    (places["bob"] / "d/a.md").write_text("blue")
+    assert (hits(bob), hits(alice)) == (["b.md"], [])
+    (places["bob"] / "d/c.md").write_text("red")
+    assert (hits(bob), hits(alice)) == (["b.md", "d/c.md"], [])
 
 
 def test_our_own_writes_are_seen_at_once(home: Home, looking: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,43 @@ def test_d2_skipped_with_the_reason_and_unsafe_to_everything_else(home: Home, ki
         assert (error.details["path"], error.details["reason"]) == ("odd.md", reason)
     after = target.lstat()
     assert (before.st_ino, before.st_nlink, before.st_mtime_ns) == (after.st_ino, after.st_nlink, after.st_mtime_ns)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "hard_link"])
+def test_d1_d2_a_file_swapped_between_the_look_and_the_opening(
+    home: Home, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    outside = home.path / "outside.md"
+    outside.write_text("secret of the outside")
+    stat = os.stat
+    armed = True
+
+    def swap_afterwards(path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+        nonlocal armed
+        status = stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        if path == "odd.md" and armed:
+            armed = False
+            (home.disk / "odd.md").unlink()
+            if kind == "link":
+                (home.disk / "odd.md").symlink_to(outside)
+            elif kind == "fifo":
+                os.mkfifo(home.disk / "odd.md")
+            else:
+                os.link(outside, home.disk / "odd.md")
+        return status
+
+    monkeypatch.setattr(os, "stat", swap_afterwards)
+    for call in (
+        lambda: home.scope.get("odd.md"),
+        lambda: home.scope.upsert("odd.md", "x", sha(b"x")),
+        lambda: home.scope.forget("odd.md", sha(b"x")),
+    ):
+        (home.disk / "odd.md").unlink(missing_ok=True)
+        home.put("odd.md", "x")
+        armed = True
+        refused("unsafe_file", call)
+        assert not armed
+    assert outside.read_text() == "secret of the outside"
 
 
 @needs_an_ordinary_account

@@ -161,7 +161,7 @@ class Index:
 
     def drop(self) -> None:
         """Forget everything, to give the memory to other scopes."""
-        self._watcher.remove(list(self._census.directories))
+        self._watcher.remove(list(self._census.directories), self)
         self._census = Census()
         self._order = []
         self._proven = False
@@ -175,7 +175,7 @@ class Index:
         self._full_pass = time.monotonic()
         before = self._census
         after = census_module.take(root, self._watch if self._watcher.available else None)
-        self._watcher.remove([wd for wd in before.directories if wd not in after.directories])
+        self._watcher.remove([wd for wd in before.directories if wd not in after.directories], self)
         for path, found in after.documents.items():
             known = before.documents.get(path)
             if known is not None and known.sig == found.sig and not known.racy:

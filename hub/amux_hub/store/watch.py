@@ -109,10 +109,12 @@ class Watcher:
             self._subscribers[wd] = subscriber
             return wd
 
-    def remove(self, wds: list[int]) -> None:
+    def remove(self, wds: list[int], subscriber: Subscriber) -> None:
+        """End those of the watches that are still `subscriber`'s: a directory moved elsewhere keeps its number."""
         with self._lock:
             for wd in wds:
-                if self._subscribers.pop(wd, None) is not None:
+                if self._subscribers.get(wd) is subscriber:
+                    del self._subscribers[wd]
                     self._remove(self._fd, wd)
 
     def drain(self) -> None:
