@@ -302,8 +302,11 @@ def test_the_directory_above_a_scope_replaced(home: Home, looking: str) -> None:
     settle(home)
     (home.path / "memory/users").rename(home.path / "away")
     assert home.hits("red") == []
-    scope.upsert("a.md", NEW.decode(), "absent")
-    check(home, looking, "a.md", NEW)
+    home.disk.mkdir(parents=True, mode=0o700)
+    home.put("b.md", NEW)
+    check(home, looking, "b.md", NEW)
+    scope.upsert("c.md", "red", "absent")
+    assert home.hits("red") == ["c.md"]
     (home.path / "memory/users").rename(home.path / "other")
     (home.path / "away").rename(home.path / "memory/users")
     check(home, looking, "a.md", OLD)
