@@ -304,6 +304,7 @@ def test_the_directory_above_a_scope_replaced(home: Home, looking: str) -> None:
     assert home.hits("red") == []
     home.disk.mkdir(parents=True, mode=0o700)
     home.put("b.md", NEW)
+    assert home.hits("blue") == ["b.md"]  # before any hit of the old ones could be found out
     check(home, looking, "b.md", NEW)
     scope.upsert("c.md", "red", "absent")
     assert home.hits("red") == ["c.md"]
