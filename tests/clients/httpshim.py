@@ -47,7 +47,7 @@ def main(home: str) -> None:
 
     @contextlib.asynccontextmanager
     async def one_session(_: Any) -> AsyncIterator[Session]:
-        yield Session(memory, Loopback(), Preamble())
+        yield Session(memory, Loopback(), Preamble(), lambda: None)
 
     server.lifespan = one_session
     listener = socket.create_server(("127.0.0.1", 0))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from amux import limits
@@ -18,11 +19,13 @@ from amux.errors import AmuxError
 from amux.tools import TOOLS
 from amux_hub.admission import shutting_down
 from amux_hub.identity import Caller, Peer
+from amux_hub.logs import Throttle
 from amux_hub.mcp.pages import Pages, compact
 from amux_hub.mcp.preamble import Preamble
 from amux_hub.memory import Memory, check_binding
 
 log = logging.getLogger(__name__)
+_throttle = Throttle()
 
 METHODS = {
     "amux.memory_search": "search",
@@ -55,9 +58,11 @@ class Connection(Protocol):
 class Session:
     """What one connection remembers between its calls."""
 
-    __slots__ = ("_bound", "_connection", "_memory", "_pages", "_running", "ending")
+    __slots__ = ("_bound", "_connection", "_end", "_memory", "_pages", "_running", "ending")
 
-    def __init__(self, memory: Memory, connection: Connection, preamble: Preamble) -> None:
+    def __init__(self, memory: Memory, connection: Connection, preamble: Preamble, end: Callable[[], None]) -> None:
+        """`end` stops taking requests from this connection; those that were taken are still answered."""
+        self._end = end
         self._memory = memory
         self._connection = connection
         self._pages = Pages()
@@ -70,6 +75,8 @@ class Session:
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
         """The text block that answers, and whether it is an error. `tool` must be one of `ARGUMENTS`."""
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("call %s", tool, extra={"amux": _fields(self._connection)})
         try:
             if self.ending:
                 raise shutting_down()
@@ -85,10 +92,13 @@ class Session:
             reply = await self._run(METHODS[tool], {**arguments, **self._bound})
             return self._pages.first(compact(reply)), False
         except AmuxError as error:
+            if error.code == "identity_refused":  # who is not served any more is not kept connected either
+                note(self._connection, "refused: %s", error)
+                self._end()
             return error_text(error), True
         except Exception:
             # The trace names code, never the arguments or the answer.
-            log.exception("a call of %s failed", tool)
+            log.exception("call failed: %s", tool, extra={"amux": _fields(self._connection)})
             return error_text(AmuxError("internal", f"{tool} failed inside the Hub: its log says why")), True
 
     async def _run(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +132,17 @@ class Session:
             check_binding(await self._connection.caller(), **self._bound)
             self._memory.check_enabled()
             return self._pages.get(continuation)
+
+
+def note(connection: Connection, text: str, error: AmuxError) -> None:
+    """Log what was refused: one record a minute for each UID and kind, however often it happens."""
+    suppressed = _throttle.admit((connection.peer.uid, text, error.code))
+    if suppressed is not None:
+        log.warning(text, error.message, extra={"amux": {**_fields(connection), "more": suppressed}})
+
+
+def _fields(connection: Connection) -> dict[str, object]:
+    return {"uid": connection.peer.uid, "pid": connection.peer.pid}
 
 
 def error_text(error: AmuxError) -> str:

@@ -65,7 +65,7 @@ class Lines(asyncio.Protocol):
     )
 
     def __init__(self, timeouts: Timeouts, accepted: _Accepted) -> None:
-        self.dropped = False
+        self.dropped: AmuxError | None = None
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         self._timeouts = timeouts
@@ -180,8 +180,7 @@ class Lines(asyncio.Protocol):
             async with asyncio.timeout(self._timeouts.write):
                 await asyncio.shield(self._writable)
         except TimeoutError:
-            self.dropped = True
-            self.abort()
+            self._drop()
 
     async def finish(self) -> None:
         """Send what is queued, close, and return when the socket is closed; bounded by `timeouts.write`."""
@@ -191,8 +190,12 @@ class Lines(asyncio.Protocol):
             async with asyncio.timeout(self._timeouts.write):
                 await asyncio.shield(self._closed)
         except TimeoutError:
-            self.dropped = True
-            self.abort()
+            self._drop()
+
+    def _drop(self) -> None:
+        text = f"it did not take an answer within {self._timeouts.write:g} s (timeouts.write)"
+        self.dropped = AmuxError("protocol_error", text, limit="timeouts.write")
+        self.abort()
 
     def abort(self) -> None:
         """Drop the connection and whatever waits to be sent."""

@@ -23,7 +23,7 @@ from amux.errors import AmuxError
 from amux.tools import TOOLS
 from amux_hub.admission import Admission, shutting_down
 from amux_hub.mcp import preamble
-from amux_hub.mcp.calls import ARGUMENTS, Connection, Session
+from amux_hub.mcp.calls import ARGUMENTS, Connection, Session, note
 from amux_hub.mcp.lines import Lines, Timeouts
 from amux_hub.mcp.streams import Incoming, Outgoing
 from amux_hub.memory import Memory, check_binding
@@ -106,14 +106,18 @@ class McpServer:
                 greeting = await self._greet(lines, connection)
             except AmuxError as error:
                 self._admission.counters.violations += error.code in _VIOLATIONS
+                if not self._draining:
+                    note(connection, "connection refused: %s", error)
                 lines.write(preamble.refused(error))
                 return
             if greeting is not None:
                 lines.write(preamble.accepted())
-                await self._session(lines, Session(self._memory, connection, greeting))
+                await self._session(lines, connection, Session(self._memory, connection, greeting, lines.shut))
         finally:
             await lines.finish()
-            self._admission.counters.connections_dropped += lines.dropped
+            if lines.dropped is not None:
+                self._admission.counters.connections_dropped += 1
+                note(connection, "connection dropped: %s", lines.dropped)
             del self._open[lines]
             if self._draining and not self._open:
                 self._empty.set()
@@ -133,7 +137,7 @@ class McpServer:
         if self._open:
             await self._empty.wait()
 
-    async def _session(self, lines: Lines, session: Session) -> None:
+    async def _session(self, lines: Lines, connection: Connection, session: Session) -> None:
         incoming = Incoming(lines)
         outgoing = Outgoing(lines, incoming.answered)
         self._open[lines] = session
@@ -145,7 +149,9 @@ class McpServer:
                 lines.write(preamble.CLOSING)
         finally:
             session.close()
-            self._admission.counters.violations += incoming.violated
+            if incoming.violated is not None:
+                self._admission.counters.violations += 1
+                note(connection, "protocol violation: %s", incoming.violated)
 
     async def _greet(self, lines: Lines, connection: Connection) -> preamble.Preamble | None:
         """Read and check the first line; None if the peer left without one."""

@@ -36,7 +36,7 @@ class Incoming:
     __slots__ = ("_held", "_lines", "_metadata", "_room", "_unanswered", "violated")
 
     def __init__(self, lines: Lines) -> None:
-        self.violated = False
+        self.violated: AmuxError | None = None
         self._lines = lines
         self._unanswered = 0
         self._held = 0
@@ -65,7 +65,7 @@ class Incoming:
             try:
                 line = await self._lines.next_line()
             except AmuxError as error:
-                self.violated = True
+                self.violated = error
                 self._refuse(None, types.INVALID_REQUEST, error)
                 line = None
             if line is None:
