@@ -11,12 +11,16 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from tests.runner.env import say
 from tests.runner.place import Place
 
 MINIMUM = 20
 VERSION = "22.23.5"
+SYSTEM_TRUST = Path("/etc/ssl/certs/ca-certificates.crt")
+"""Debian's own Node trusts the system's certificates; the one that stands in for it has to be told."""
+
 _ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
 
 
@@ -48,7 +52,10 @@ def with_node(place: Place) -> Place:
         if done.returncode != 0:
             say(f"it could not be installed: {done.stderr.strip()[-500:]}")
             return place
-    return replace(place, environment={**place.environment, "PATH": f"{binaries}:{path}"})
+    environment = {**place.environment, "PATH": f"{binaries}:{path}"}
+    if SYSTEM_TRUST.exists():
+        environment.setdefault("NODE_EXTRA_CA_CERTS", str(SYSTEM_TRUST))
+    return replace(place, environment=environment)
 
 
 def _major(path: str) -> int:
