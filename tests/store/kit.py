@@ -14,7 +14,7 @@ import pytest
 
 from amux_hub.store import Store
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 30
 """How long anything may take before it counts as a deadlock; never a promise about speed."""
 
 needs_an_ordinary_account = pytest.mark.skipif(

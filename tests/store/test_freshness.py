@@ -6,13 +6,14 @@ import mmap
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.store.kit import Home, sha
+from tests.store.kit import WAIT_SECONDS, Home, sha
 
 OLD, NEW = b"# Old\nred herring\n", b"# New\nblue whale!\n"
 assert len(OLD) == len(NEW)
@@ -20,7 +21,9 @@ assert len(OLD) == len(NEW)
 
 def settle(home: Home) -> None:
     """Search until nothing cached is younger than the clock's grain: what follows relies on the status alone."""
+    deadline = time.monotonic() + WAIT_SECONDS
     while any(document.racy for document in home.scope._index.documents()):
+        assert time.monotonic() < deadline, "what is cached never gets old"
         home.search("anything")
         if home.scope._index._proven:
             return  # events tell of every change; age does not matter
