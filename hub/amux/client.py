@@ -138,10 +138,13 @@ class Client:
         self._sent, self._begun = 0, False
         buffer = bytearray()
         try:
-            while self._sent < len(frame):
-                link.socket.settimeout(max(until - time.monotonic(), 0.001))
-                self._begun = True  # a signal can come between the system call and the count of its bytes
-                self._sent += link.socket.send(frame[self._sent :])
+            try:
+                while self._sent < len(frame):
+                    link.socket.settimeout(max(until - time.monotonic(), 0.001))
+                    self._begun = True  # a signal can come between the system call and the count of its bytes
+                    self._sent += link.socket.send(frame[self._sent :])
+            except ConnectionError:
+                pass  # hung up, but perhaps not without a word: a limit is hit, or it stops and ran nothing
             while b"\0" not in buffer:
                 if len(buffer) > limits.FRAME_BYTES:
                     raise _BrokenError(_odd(f"answered over {limits.FRAME_BYTES} bytes"), True, False)

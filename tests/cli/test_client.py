@@ -206,6 +206,21 @@ def test_a_hub_that_hangs_up_unread(scripted: ScriptedHub) -> None:
     assert _error(scripted).code == "hub_unavailable"
 
 
+@pytest.mark.parametrize("code", ["busy", "identity_refused"])
+@pytest.mark.parametrize("size", [10, 400_000])
+def test_a_refusal_that_reads_nothing_is_heard(scripted: ScriptedHub, code: str, size: int) -> None:
+    """Over a limit the Hub answers and hangs up at accept, whether or not our call has left by then."""
+
+    def refuse(connection: socket.socket) -> None:
+        reply = {"error": varlink_name(code), "parameters": {"message": "full", "details": {}}}
+        connection.sendall(json.dumps(reply).encode() + b"\0")
+
+    scripted.then(refuse)
+    with _client(scripted) as client, pytest.raises(AmuxError) as caught:
+        client.call(GET, {"path": "a" * size}, writes="a.md")
+    assert (caught.value.code, caught.value.message) == (code, "full")
+
+
 def test_the_budget_for_shutting_down_ends(scripted: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "RESEND_SECONDS", 0.3)
     scripted.then(*[scripted.refuses("shutting_down")] * 1000)

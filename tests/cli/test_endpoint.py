@@ -254,6 +254,27 @@ def test_s1_a_listener_of_another_uid_is_refused(
             os.waitpid(child, 0)
 
 
+def test_s1_the_systems_listener_is_root_and_a_private_one_is_oneself(
+    system: Path, short: Path, listen: Callable[[Path], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """We listen at both paths, and then take ourselves for another user."""
+    listen(system / "hub.sock")
+    listen(short / "hub.sock")
+    private, systems = endpoint.choose({"AMUX_HUB": str(short / "hub.sock")}), endpoint.choose({})
+    private.connect("hub").close()
+    real = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: real + 1)
+    assert not_connected(private).details == {
+        "path": str(short / "hub.sock"),
+        "found": real,
+        "value": real + 1,
+    }
+    if real == 0:
+        systems.connect("hub").close()
+    else:
+        assert not_connected(systems).details["value"] == 0
+
+
 def test_a_socket_that_may_not_be_opened(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(self: socket.socket, path: str) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
