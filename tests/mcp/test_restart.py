@@ -154,8 +154,10 @@ def test_c19_nothing_but_messages_with_debug_and_warnings_on(tmp_path: Path) -> 
         Hub(tmp_path / "hub", held=True, config={"log": {"level": "debug"}}, env=noisy) as hub,
         Relay(hub, env=noisy) as relay,
     ):
-        relay.open()
         secret = "a sentence that no log may repeat"
+        for _ in range(12):  # more than the SDK keeps ahead of the first request
+            relay.send({"jsonrpc": "2.0", "method": "notifications/odd", "params": {"text": secret}})
+        relay.open()
         relay.tool("memory_upsert", path="private.md", content=secret, expected_revision="absent")
         relay.tool("memory_search", query="sentence")
         relay.send_bytes(b"no json\n")
