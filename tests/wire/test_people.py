@@ -181,6 +181,14 @@ def test_s6_what_follows_a_running_call_waits_unread(wire: Wire) -> None:
     channel.close()
 
 
+def test_s5_an_idle_connection_is_closed_without_a_word(wire: Wire) -> None:
+    wire.timeouts.idle = 0.1
+    wire.start()
+    with wire.connect("alice") as channel:
+        assert "error" not in channel.call(GET, path="a.md")
+        assert channel.receive() is None
+
+
 # Draining
 
 
@@ -254,6 +262,21 @@ def test_a_call_that_was_queued_when_the_drain_began_is_answered(wire: Wire) -> 
         assert answer is not None and answer["error"] == "io.amux.Hub.ShuttingDown"
     assert channel.receive() is None
     assert [parameters["path"] for _, _, parameters in wire.memory.calls] == ["a.md"]
+
+
+def test_a_call_that_the_drain_cut_in_two_is_answered(wire: Wire) -> None:
+    wire.start()
+    channel = wire.connect("alice")
+    assert "error" not in channel.call(GET, path="a.md")
+
+    async def send_and_drain() -> None:
+        channel.socket.send(b'{"method":')
+        await wire.server.drain()
+
+    asyncio.run_coroutine_threadsafe(send_and_drain(), wire._loop).result(30)
+    answer = channel.receive()
+    assert answer is not None and answer["error"] == "io.amux.Hub.ShuttingDown"
+    assert channel.receive() is None
 
 
 def test_a_peer_that_reads_nothing_cannot_hold_a_drain_up(wire: Wire) -> None:
