@@ -354,6 +354,11 @@ def main(argv: list[str]) -> int:
     if argv:
         output.line(2, "amux mcp: it takes no arguments; an MCP client starts it and speaks on standard input")
         return EXIT_USAGE
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, else the connection would get it
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends without a trace of Python on the client's terminal
     try:
         relay = Relay(endpoint.choose(), greeting_of(os.environ))

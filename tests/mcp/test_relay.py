@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,28 @@ def test_c19_a_hub_that_speaks_no_json_gets_no_line_through(fake: FakeHub) -> No
         link = again(fake)
         link.answer(link.expect("ping"), {})
         client.answer(name)
+
+
+def test_over_ssh_a_failing_or_missing_ssh_ends_it_at_once(short: Path) -> None:
+    (short / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
+    (short / "ssh").chmod(0o755)
+    env = {"AMUX_HUB": "ssh://host.example", "PATH": f"{short}:/usr/bin:/bin"}
+    with Relay(short, env=env) as client:
+        text = client.finish(8)
+        assert text.startswith("Permission denied")
+        assert text.splitlines()[1].startswith("amux mcp: ssh could not reach ssh://host.example")
+    (short / "ssh").unlink()
+    with Relay(short, env={**env, "PATH": str(short)}) as client:
+        assert "ssh cannot be run" in _says(client, 8)
+
+
+def test_closed_standard_descriptors_are_not_taken_by_the_connection(fake: FakeHub) -> None:
+    done = subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *AMUX], env={"AMUX_HUB": str(fake.hub_socket)}
+    )
+    link = fake.accept()
+    assert link.receive() is None
+    assert done.wait(30) == 0
 
 
 def test_arguments_are_refused(short: Path) -> None:
