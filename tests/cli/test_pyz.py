@@ -17,7 +17,7 @@ from tests.harness import Hub
 
 OURS = {"__future__", "amux", "amux.__main__", "amux.errors", "amux.endpoint", "amux.output"}
 MEMORY = OURS | {"amux.memory", "amux.client", "amux.limits"}
-RELAY = OURS | {"amux.relay", "amux.limits", "amux.tools"}
+RELAY = OURS | {"amux.relay", "amux.relay_call", "amux.relay_ends", "amux.limits", "amux.tools"}
 OF_ALL = "os socket struct time"
 HOT = {
     "memory search x": (MEMORY, f"{OF_ALL} json"),
