@@ -17,6 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run `amux` with these arguments (default: the process's own); the exit status."""
     own = argv is None
     argv = sys.argv[1:] if argv is None else argv
+    _occupy_standard_descriptors()
     try:
         status = _hot(argv)
         if own and status is not None and argv[0] == "memory":
@@ -29,6 +30,17 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         status = 130
     return status
+
+
+def _occupy_standard_descriptors() -> None:
+    """Put something in the place of each closed one, else a connection to the Hub would take its number and
+    the answer, or an error, would be written into it. What is put there still refuses to be read or written.
+    """
+    for fd, useless in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, useless)  # takes the lowest free number
 
 
 def _hot(argv: list[str]) -> int | None:

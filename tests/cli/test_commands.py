@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import threading
@@ -17,7 +18,7 @@ import pytest
 from amux.errors import CODES
 from tests.cli.scripted import ScriptedHub
 from tests.cli.tool import Result, Tool
-from tests.harness import Hub
+from tests.harness import Hub, until
 
 
 def sha256(data: bytes) -> str:
@@ -272,6 +273,33 @@ def test_standard_input_closed(amux: Tool, shared_hub: Hub) -> None:
     with amux.popen(*words, hub=shared_hub.sockets["hub"], stdin=None, preexec_fn=lambda: os.close(0)) as process:
         out, err = process.communicate(timeout=60)
     assert Result(process.returncode, out, err).error["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("words", [("memory", "show", "a.md"), ("memory", "list")])
+def test_a_closed_output_is_never_the_hubs_connection(
+    amux: Tool, scripted: ScriptedHub, closed: tuple[int, ...], words: tuple[str, ...]
+) -> None:
+    """The lowest free descriptor is what a socket gets: nothing but the call may be written into it (`list`
+    prints each page before it asks for the next)."""
+    after: list[bytes] = []
+
+    def listen(connection: socket.socket) -> None:
+        scripted.receive(connection)
+        connection.sendall(b'{"parameters":{"exists":true,"content":"x"}}\0')
+        after.append(connection.recv(1))
+
+    scripted.then(listen)
+
+    def close() -> None:
+        for fd in closed:
+            os.close(fd)
+
+    with amux.popen(*words, hub=scripted.path, preexec_fn=close) as process:
+        process.communicate(timeout=60)
+    assert process.returncode == (1 if 1 in closed else 0)
+    until(lambda: after, "the command ends its connection")
+    assert after == [b""]
 
 
 EXPORTED = "".join(f"{number} 行\n" for number in range(4000)).encode()
