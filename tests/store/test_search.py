@@ -285,3 +285,18 @@ def test_a_hit_that_is_removed_under_the_search_is_not_answered(home: Home, monk
     answer = home.search("needle")
     assert [match["path"] for match in answer["matches"]] == ["b.md"]
     assert (answer["truncated"], answer["skipped_files"]) == (False, 0)
+
+
+def test_c18_the_cap_is_exact(home: Home) -> None:
+    """Answers that grow by one byte each reach 8,192 bytes and never one more."""
+    for number in range(20):
+        home.put(f"{number:02}{'p' * 20}.md", f"needle {number:02} ".ljust(240, "."))
+    growing = home.put("x.md", "needle")
+    sizes = []
+    for length in range(1, 250):
+        growing = growing.rename(home.disk / f"0{'x' * length}.md")  # between 09 and 10: always among the shown
+        answer = home.search("needle", limit=20)
+        assert f"0{'x' * length}.md" in [match["path"] for match in answer["matches"]]
+        assert answer["truncated"] is True
+        sizes.append(frame_size(answer))
+    assert max(sizes) == 8192
