@@ -35,6 +35,18 @@ Who = Callable[[], Awaitable[Caller]]
 _Run = Callable[[Scope], Reply]
 
 
+class _Get:
+    """A get, whose answer may be known already: `Store.recent`."""
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, path: str, start_line: int, end_line: int, offset: int) -> None:
+        self.arguments = (path, start_line, end_line, offset)
+
+    def __call__(self, scope: Scope) -> Reply:
+        return scope.get(*self.arguments)
+
+
 class _Parameters:
     """Checked access to a call's parameters: each is taken once, by name and exact type."""
 
@@ -104,7 +116,7 @@ def _get(parameters: _Parameters) -> _Run:
     offset = parameters.number("offset")
     check_document(path)
     check_range(start_line, end_line, offset)
-    return lambda scope: scope.get(path, start_line, end_line, offset)
+    return _Get(path, start_line, end_line, offset)
 
 
 def _upsert(parameters: _Parameters) -> _Run:
@@ -190,14 +202,15 @@ class Memory:
         caller = await who()
         check_binding(caller, session, binding)
         self.check_enabled()
-        scope = self._store.scope(caller.scope)
+        if type(run) is _Get and (known := self._store.recent.find((caller.scope, *run.arguments))) is not None:
+            return known
         turn = self._turns.get(caller.uid)
         if turn is None:
             turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)
         async with turn:
             # Shielded: a call that is cancelled (its connection went away) still finishes its write, and
             # keeps its turn until it has.
-            work = asyncio.get_running_loop().run_in_executor(self._threads, run, scope)
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self._work, run, caller.scope)
             try:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -206,6 +219,15 @@ class Memory:
             finally:
                 # An error in it holds this frame by its traceback, and so what was sent, until a collection.
                 del work
+
+    def _work(self, run: _Run, scope: str) -> Reply:
+        """In a thread: the operation, and what its traces in `recent` cost."""
+        try:
+            if type(run) is _Get:
+                return self._store.get(scope, *run.arguments)
+            return run(self._store.scope(scope))
+        finally:
+            self._store.recent.settle()
 
     def check_enabled(self) -> None:
         """Raises `memory_disabled` while the switch is off."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -12,6 +13,8 @@ from amux.errors import AmuxError
 from amux_hub.store import tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
+from amux_hub.store.recent import Recent
+from amux_hub.store.reply import Reply
 from amux_hub.store.scope import Scope
 from amux_hub.store.watch import Watcher
 
@@ -27,6 +30,18 @@ def scope_location(scope: str) -> list[str]:
     if not scope.startswith(_PRINCIPAL) or scope == _PRINCIPAL:
         raise ValueError(f"not a scope: {scope!r}")
     return ["users", hashlib.sha256(scope.removeprefix(_PRINCIPAL).encode()).hexdigest()]
+
+
+def _say_who(fd: int) -> None:
+    """Write our pid into the lock, for messages alone: a full disk must not keep a Hub from starting."""
+    pid = b"%d\n" % os.getpid()
+    try:
+        # In this order, because the bytes that are there need no new room.
+        os.pwrite(fd, pid, 0)
+        os.ftruncate(fd, len(pid))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
 
 
 class Store:
@@ -57,6 +72,7 @@ class Store:
         self.cache = Cache(cache_bytes)
         self.free_bytes = free_bytes
         self._watcher = Watcher()
+        self.recent = Recent(self._memory)
         self._scopes: dict[str, Scope] = {}
         self._guard = threading.Lock()
 
@@ -78,8 +94,7 @@ class Store:
                 f"{home} is served by another Hub, pid {holder or 'unknown'}; use it, or stop it first",
                 holder=holder,
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        _say_who(fd)
         return fd
 
     def set_limits(self, cache_bytes: int, free_bytes: int) -> None:
@@ -99,8 +114,15 @@ class Store:
                 self._scopes[scope] = found
             return found
 
+    def get(self, scope: str, path: str, start_line: int, end_line: int, offset: int) -> Reply:
+        """`Scope.get`, whose answer `recent.find` then gives again for as long as nothing changed."""
+        key = (scope, path, start_line, end_line, offset)
+        reader = self.scope(scope)
+        return self.recent.get(key, scope_location(scope), lambda: reader.get(path, start_line, end_line, offset))
+
     def close(self) -> None:
         """Give up the lock. Nothing may be running."""
+        self.recent.close()
         self._watcher.close()
         os.close(self._lock)
         os.close(self._memory)
