@@ -16,6 +16,7 @@ from amux import limits
 from amux.errors import AmuxError
 from amux_hub.store import content, read, reply, tree, write
 from amux_hub.store.cache import Cache
+from amux_hub.store.faults import storage_error
 from amux_hub.store.index import Index
 from amux_hub.store.listing import list_documents
 from amux_hub.store.paths import SUFFIX, check_document, check_prefix, nfc, twin_key
@@ -42,20 +43,27 @@ class Scope:
         self._reads = 0
 
     @contextlib.contextmanager
-    def _root(self, create: bool = False) -> Iterator[int | None]:
-        """The scope's directory, None if nobody wrote to it yet."""
-        fd = os.dup(self._memory)
+    def _root(self, doing: str, create: bool = False) -> Iterator[int | None]:
+        """The scope's directory, None if nobody wrote to it yet.
+
+        What the operating system refuses within the block becomes a typed error that says `doing`: nothing may
+        fail in it once a document was changed.
+        """
         try:
-            for name in self._location:
-                child = tree.make_root(name, fd) if create else tree.open_directory(name, fd, name)
-                if child is None:
-                    yield None
-                    return
+            fd = os.dup(self._memory)
+            try:
+                for name in self._location:
+                    child = tree.make_root(name, fd) if create else tree.open_directory(name, fd, name)
+                    if child is None:
+                        yield None
+                        return
+                    os.close(fd)
+                    fd = child
+                yield fd
+            finally:
                 os.close(fd)
-                fd = child
-            yield fd
-        finally:
-            os.close(fd)
+        except OSError as error:
+            raise storage_error(error, doing) from error
 
     # Reading
 
@@ -66,7 +74,7 @@ class Scope:
         self._reads += 1
         if self._reads % 1024 == 0 and self._watcher.available:
             self._watcher.drain()  # our own opens are events too: do not let them fill the queue
-        with self._root() as root, _opened(root, components, path) as fd:
+        with self._root(f"reading {path}") as root, _opened(root, components, path) as fd:
             if fd is None:
                 return read.missing(path)
             read.check_readable(os.fstat(fd).st_size, path)
@@ -78,7 +86,7 @@ class Scope:
         """Documents with any keyword. docs/reference/wire.md, `Search`."""
         prefix = check_prefix(path_prefix)
         terms = parse_query(query)
-        with self._index.lock, self._root() as root:
+        with self._index.lock, self._root("searching the memory") as root:
             if root is None:
                 return search_nothing()
             answer = search(self._index, root, terms, prefix, limit or limits.SEARCH_DEFAULT)
@@ -88,7 +96,7 @@ class Scope:
     def listing(self, after: str = "", path_prefix: str = "") -> reply.Reply:
         """Paths, sizes and revisions, as many as fit. docs/reference/wire.md, `List`."""
         prefix = check_prefix(path_prefix)
-        with self._index.lock, self._root() as root:
+        with self._index.lock, self._root("listing the memory") as root:
             answer = list_documents(self._index, root, prefix, after)
         self._cache.used(self._index)
         return answer
@@ -99,7 +107,7 @@ class Scope:
         """Create or replace one document, durably. docs/reference/wire.md, `Upsert`."""
         components = check_document(path)
         data = content.check(path, text)
-        with self._writing, self._root(create=True) as root:
+        with self._writing, self._root(f"writing {path}", create=True) as root:
             assert root is not None
             with tree.directory(root, components[:-1], path) as (parent, depth):
                 size, observed = self._observe(parent, components, depth, path)
@@ -118,7 +126,7 @@ class Scope:
         """Delete one document, durably. docs/reference/wire.md, `Forget`."""
         components = check_document(path)
         gone: reply.Reply = {"path": path, "revision": ABSENT, "already_absent": True}
-        with self._writing, self._root() as root:
+        with self._writing, self._root(f"forgetting {path}") as root:
             if root is None:
                 return gone
             with tree.directory(root, components[:-1], path) as (parent, depth):

@@ -62,9 +62,12 @@ def open_directory(name: str, parent: int, path: str) -> int | None:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise unsafe(path, "a directory of its path is " + UNREADABLE) from None
         raise storage_error(error, f"reading {path}") from error
-    if os.fstat(fd).st_uid != os.geteuid():
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise unsafe(path, "a directory of its path is " + FOREIGN)
+    except BaseException:
         os.close(fd)
-        raise unsafe(path, "a directory of its path is " + FOREIGN)
+        raise
     return fd
 
 
@@ -101,9 +104,12 @@ def open_file(name: str, parent: int, path: str) -> int | None:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise unsafe(path, UNREADABLE) from None
         raise storage_error(error, f"reading {path}") from error
-    if fault := file_fault(os.fstat(fd)):
+    try:
+        if fault := file_fault(os.fstat(fd)):
+            raise unsafe(path, fault)
+    except BaseException:
         os.close(fd)
-        raise unsafe(path, fault)
+        raise
     return fd
 
 
@@ -148,7 +154,11 @@ def make_root(name: str, parent: int) -> int:
     """The directory `name` in `parent`, made 0700 and synced if missing; a descriptor of it."""
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
-        os.fsync(parent)
+        try:
+            os.fsync(parent)
+        except OSError:
+            os.rmdir(name, dir_fd=parent)  # or the next write would take it for one that is on the disk
+            raise
     except FileExistsError:
         pass
     except OSError as error:

@@ -88,14 +88,16 @@ def _uncertain(error: OSError, path: str) -> AmuxError:
 def make_directories(parent: int, names: list[str], path: str) -> list[int]:
     """Create `names` below `parent`, one in the other, 0700; answers a descriptor of each."""
     made: list[int] = []
+    count = 0
     fd = parent
     try:
         for name in names:
             os.mkdir(name, 0o700, dir_fd=fd)
+            count += 1
             fd = os.open(name, _DIRECTORY, dir_fd=fd)
             made.append(fd)
     except OSError as error:
-        unmake_directories(parent, names[: len(made)], made)
+        unmake_directories(parent, names[:count], made)
         for fd in made:
             os.close(fd)
         raise storage_error(error, f"creating a directory for {path}") from error
@@ -120,21 +122,18 @@ def unmake_directories(parent: int, names: list[str], made: list[int]) -> None:
 
 
 def prune(root: int, components: list[str]) -> None:
-    """Remove the directories `components` below `root` that are empty, deepest first, syncing each parent."""
-    fds = [os.dup(root)]
+    """Best effort: remove the directories `components` below `root` that are empty, deepest first, each synced."""
+    fds: list[int] = []
     try:
-        try:
-            for component in components:
-                fds.append(os.open(component, _DIRECTORY, dir_fd=fds[-1]))
-        except OSError:
-            return
+        for component in components:
+            fds.append(os.open(component, _DIRECTORY, dir_fd=fds[-1] if fds else root))
         for component in reversed(components):
             os.close(fds.pop())
-            try:
-                os.rmdir(component, dir_fd=fds[-1])
-                os.fsync(fds[-1])
-            except OSError:
-                return
+            parent = fds[-1] if fds else root
+            os.rmdir(component, dir_fd=parent)
+            os.fsync(parent)
+    except OSError:
+        return  # not empty, most often; the document is gone for certain
     finally:
         for fd in fds:
             os.close(fd)
