@@ -142,10 +142,11 @@ def test_c4_own_writes_are_seen_at_once(store: Store) -> None:
     assert store.recent.find(KEY) is None
 
 
-def test_c4_a_change_while_it_was_read_keeps_nothing(store: Store, top: Path) -> None:
+@pytest.mark.parametrize("change", [_CHANGES[0], _other_directory, _other_directory_above])
+def test_c4_a_change_while_it_was_read_keeps_nothing(store: Store, top: Path, change: Callable[[Path], object]) -> None:
     def read() -> dict[str, object]:
         answer = store.scope("global").get(*ARGUMENTS)
-        (top / PATH).write_text(NEW)
+        change(top / PATH)
         return answer
 
     assert store.recent.get(KEY, ["global"], read)["content"] == OLD
@@ -225,7 +226,8 @@ def test_documents_directories_and_descriptors_are_bounded(store: Store, top: Pa
         store.get("global", f"d{number}/x.md", 0, 0, 0)
         store.recent.settle()
     assert len(store.recent._entries) <= recent.ENTRIES
-    assert len(store.recent._watches) <= recent.WATCHES
+    watches = Path(f"/proc/self/fdinfo/{store.recent._fd}").read_text().count("inotify wd")
+    assert watches == len(store.recent._watches) <= recent.WATCHES
     assert _descriptors() <= before + recent.ENTRIES
     os.truncate(top / f"d{number}/x.md", 0)
     store.recent.settle()
