@@ -54,7 +54,7 @@ class Traced:
 
 
 def _is_answer(call: Call, sign: str) -> bool:
-    return any(path.startswith("UNIX") for path in call.descriptors) and any(sign in text for text in call.texts)
+    return any(path.startswith("socket:") for path in call.descriptors) and any(sign in text for text in call.texts)
 
 
 @pytest.fixture
