@@ -103,11 +103,16 @@ def perform(stage: Stage) -> None:
 def how_to_go_on() -> None:
     here = os.path.relpath(BIN)
     heading("That was all of it. To go on")
-    tell(f"  {here}/amux-hub &                                        start your own Hub, in ~/.local/state/amux")
-    tell(f"  {here}/amux system config set memory.enabled true        switch memory on, then start it again")
-    tell(f"  claude mcp add amux -- {BIN}/amux mcp        give it to Claude Code")
-    tell(f"  codex mcp add amux -- {BIN}/amux mcp         give it to Codex")
-    tell("  docs/tutorial.md                                         ten minutes, step by step")
+    steps = {
+        "Start your own Hub, in ~/.local/state/amux:": f"{here}/amux-hub &",
+        "Switch memory on, then stop it and start it again:": f"{here}/amux system config set memory.enabled true",
+        "Give it to Claude Code (docs/how-to/ has Codex and others):": (
+            f"claude mcp add --scope user amux -- {BIN}/amux mcp"
+        ),
+        "Step by step, ten minutes:": "docs/tutorial.md",
+    }
+    for what, command in steps.items():
+        tell(f"  {what}\n      {command}")
     tell("\nThe Hub of this demo and its home are gone. What stays: .venv and build/ in this checkout")
     tell("(`make clean` removes them), and pip's own cache.")
 
