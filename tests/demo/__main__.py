@@ -114,7 +114,7 @@ def how_to_go_on() -> None:
     for what, command in steps.items():
         tell(f"  {what}\n      {command}")
     tell("\nThe Hub of this demo and its home are gone. What stays: .venv and build/ in this checkout")
-    tell("(`make clean` removes them), and pip's own cache.")
+    tell("(`make clean` removes them), and pip's cache, ~/.cache/pip.")
 
 
 if __name__ == "__main__":

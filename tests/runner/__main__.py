@@ -139,7 +139,7 @@ def _selection(run: Run, supervisor: Supervisor, place: Place, selection: list[s
 
 def _caches(run: Run, place: Place) -> list[str]:
     outside = [str(run.base)] if os.geteuid() == 0 else []
-    return [*outside, *(str(path) for path in (place.cache,) if path.parent != run.base), "pip's own cache"]
+    return [*outside, *(str(path) for path in (place.cache,) if path.parent != run.base), "~/.cache/pip"]
 
 
 def _interrupt(number: int, frame: object) -> None:
