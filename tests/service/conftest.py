@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import Hub
+
+# Nothing is timed, and a run is like the one before.
+settings.register_profile("plain", deadline=None, derandomize=True, database=None)
+settings.load_profile("plain")
 
 MakeHub = Callable[..., Hub]
 

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import Hub
 from tests.wire.inprocess import Wire
+
+# Nothing is timed, and a run is like the one before.
+settings.register_profile("plain", deadline=None, derandomize=True, database=None)
+settings.load_profile("plain")
 
 
 @pytest.fixture
