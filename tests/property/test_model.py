@@ -113,15 +113,19 @@ class Model(RuleBasedStateMachine):
         data = self.model.files.get(path, b"")
         offset, read = 0, b""
         while True:
+            key = ("global", path, 0, 0, offset)
+            kept = self.store.recent.find(key)
             try:
-                answer = self.scope.get(path, 0, 0, offset)
+                answer: Any = self.store.get(*key)
             except AmuxError as error:
+                assert kept is None
                 assert error.code == "not_utf8"
                 assert error.details["observed_revision"] == self.model.revision(path)
                 with pytest.raises(UnicodeDecodeError) as caught:
                     data.decode()
                 assert caught.value.start == error.details["position"]
                 return
+            assert kept is None or kept == answer
             assert frame_size(answer) <= 8192
             assert answer["exists"] == (path in self.model.files)
             assert answer["revision"] == self.model.revision(path)

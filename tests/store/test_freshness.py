@@ -178,11 +178,25 @@ def test_c4_stores_through_a_memory_map_are_seen_while_it_is_open(home: Home) ->
     check(home, "watch", "a.md", OLD)
     with target.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         file.close()  # the map keeps the file open
+        home.maps_are_open = True
         for data in (NEW, OLD, NEW):
             mapped[:] = data
             check(home, "watch", "a.md", data)
         mapped[:] = OLD
+    home.maps_are_open = False
     check(home, "watch", "a.md", OLD)
+    assert home.scope._index._opens == {}
+
+
+def test_a_file_renamed_while_it_is_open_is_not_counted_as_open_for_ever(home: Home) -> None:
+    target = home.put("a.md", OLD)
+    check(home, "watch", "a.md", OLD)
+    with target.open("r+b") as file:
+        home.search("x")
+        target.rename(home.disk / "b.md")
+        home.search("x")
+        file.write(NEW)
+    check(home, "watch", "b.md", NEW)
     assert home.scope._index._opens == {}
 
 
@@ -302,7 +316,8 @@ def test_the_scopes_own_directory_replaced(home: Home, looking: str) -> None:
 
 def test_the_directory_above_a_scope_replaced(home: Home, looking: str) -> None:
     """Nothing happens to the scope's own directory, which is watched: another one is in its place."""
-    scope = home.scope = home.store.scope("principal:alice")
+    home.use("principal:alice")
+    scope = home.scope
     scope.upsert("a.md", OLD.decode(), "absent")
     home.disk = next((home.path / "memory/users").iterdir())
     check(home, looking, "a.md", OLD)

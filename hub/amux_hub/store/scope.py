@@ -19,7 +19,7 @@ from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
 from amux_hub.store.index import Index
 from amux_hub.store.listing import list_documents
-from amux_hub.store.paths import SUFFIX, check_document, check_prefix, nfc, twin_key
+from amux_hub.store.paths import check_document, check_prefix, nfc, twin_key
 from amux_hub.store.quota import check_free_space, check_quota
 from amux_hub.store.search import search
 from amux_hub.store.text import parse_query
@@ -175,10 +175,9 @@ class Scope:
                 )
 
     def _exists(self, here: str, component: str) -> bool:
-        """Whether a name that has a twin is itself on disk: a pair that somebody else made."""
+        """Whether a directory that has a twin is itself on disk: a pair that somebody else made."""
         path = f"{here}/{component}" if here else component
-        census = self._index.census
-        return path in census.documents or (not component.endswith(SUFFIX) and path in census.names)
+        return path in self._index.census.names
 
     def _store(self, parent: int, names: list[str], data: bytes, path: str) -> None:
         *directories, name = names
