@@ -47,6 +47,13 @@ class Ledger:
             self._put(path, self.pending.pop(path))
             self.acknowledged += 1
 
+    def learned(self, path: str, revision: str) -> None:
+        """What a read said of a write without an answer."""
+        with self._lock:
+            data, before = self.pending.pop(path), self.documents.get(path)
+            assert revision in (revision_of(before), revision_of(data)), f"{path} is neither the old nor the new"
+            self._put(path, data if revision == revision_of(data) else before)
+
     def refused(self, path: str) -> None:
         """The write was refused for certain: it must not happen."""
         with self._lock:
