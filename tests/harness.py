@@ -37,6 +37,8 @@ _HOLDER = """
 import fcntl, os, sys
 count = int(sys.argv[1])
 kept = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 100) for fd in sys.argv[2:2 + count]]
+for fd in sys.argv[2:2 + count]:
+    os.set_inheritable(int(fd), False)
 for target, fd in enumerate(kept, 3):
     os.dup2(fd, target)
     os.close(fd)
