@@ -286,6 +286,46 @@ def test_a_path_on_disk_over_1024_bytes_is_skipped(home: Home) -> None:
         home.get(match["path"])
 
 
+def test_a_directory_that_cannot_be_listed_is_skipped_and_the_root_is_an_error(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.put("good.md", "needle")
+    home.put("broken/x.md", "needle")
+    scandir = os.scandir
+    inode = (home.disk / "broken").stat().st_ino
+
+    def failing(fd: int) -> Any:
+        if os.fstat(fd).st_ino == inode:
+            raise OSError(5, "injected")
+        return scandir(fd)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert home.hits("needle") == ["good.md"]
+    assert reasons(home) == {"broken": "not readable by the Hub"}
+    inode = home.disk.stat().st_ino
+    home.put("new/x.md", "needle")
+    refused("storage_io", home.scope.search, "needle")
+    refused("storage_io", home.scope.upsert, "a.md", "x", "absent")
+    monkeypatch.undo()
+    assert home.hits("needle") == ["broken/x.md", "good.md", "new/x.md"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = home.put("a.md", "old " * 1000)
+    pread = os.pread
+    edits = iter(["new " * 500])
+
+    def edited(fd: int, count: int, offset: int) -> bytes:
+        data = pread(fd, count, offset)
+        if (text := next(edits, None)) is not None:
+            target.write_text(text)
+        return data
+
+    monkeypatch.setattr(os, "pread", edited)
+    answer = home.scope.get("a.md")
+    assert (answer["content"], answer["revision"]) == ("new " * 500, sha(b"new " * 500))
+
+
 def test_a_tilde_is_refused_only_where_a_path_begins(home: Home) -> None:
     home.put("~x.md", "needle")
     home.upsert("sub/~x.md", "needle")

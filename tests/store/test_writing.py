@@ -234,6 +234,28 @@ def test_a_name_of_255_bytes_can_be_written(home: Home) -> None:
     assert list(home.tree()) == [path]
 
 
+def test_c43_a_write_that_was_shorter_than_the_system_said_is_no_document(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    home.upsert("a.md", "old")
+
+    def lying(fd: int, data: memoryview) -> int:
+        write(fd, data[:-1])
+        return len(data)
+
+    monkeypatch.setattr(os, "write", lying)
+    refused("storage_io", home.scope.upsert, "a.md", "new text", sha(b"old"))
+    assert home.tree() == {"a.md": b"old"}
+
+
+def test_c43_a_write_in_small_pieces_is_whole(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:1000]))
+    home.upsert("a.md", "x" * 65536)
+    assert home.tree() == {"a.md": b"x" * 65536}
+
+
 def test_the_last_sync_that_fails_is_uncertain_and_says_read_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
 

@@ -214,14 +214,15 @@ class Index:
                 path = "/".join(child)
                 _, content = changed.get(path, (child, False))
                 changed[path] = child, content or bool(mask & _CONTENT)
-        if not self._proven:
-            return
         for wd, name in self._opens:
             if (components := directories.get(wd)) is not None:
                 child = [*components, os.fsdecode(name)]
                 changed["/".join(child)] = child, True
         for path, (child, content) in changed.items():
-            self._look_at(root, path, child, content)
+            if self._proven:
+                self._look_at(root, path, child, content)
+            elif content and (known := self._census.documents.get(path)) is not None:
+                known.racy = True  # the full pass that follows must not take its status for a proof
 
     def _count_opens(self, name: tuple[int, bytes], mask: int) -> None:
         # Somebody has it open, perhaps for writing through a memory map, which no event tells: read it again
