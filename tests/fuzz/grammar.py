@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import re
 import unicodedata
 from collections.abc import Callable
 from random import Random
@@ -29,6 +30,7 @@ WATCHDOG_SECONDS = 60.0
 _WHITE_SPACE = frozenset("\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(code) for code in range(0x2000, 0x200B)
 }
+_PERCENT = re.compile("%[0-9A-Fa-f]{2}")
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -61,6 +63,9 @@ def check_path(rng: Random) -> None:
         _found(len(component.encode()) > 255, "accepted a component over 255 bytes", path)
         _found(component in ("", ".", "..") or component[0] == ".", "accepted a dot or nothing", path)
         _found(component[0] in _WHITE_SPACE or component[-1] in _WHITE_SPACE, "accepted space at an end", path)
+        _found(component.endswith("."), "accepted a dot at an end", path)
+    _found(any(one.endswith(".md") for one in components[:-1]), "accepted a directory that ends in .md", path)
+    _found(path[0] == "~" or _PERCENT.search(path) is not None, "accepted a tilde or a percent escape", path)
     for character in path:
         bad = character in _BIDI or character == "\\" or unicodedata.category(character) == "Cc"
         _found(bad, f"accepted {character!r}", path)
