@@ -81,7 +81,7 @@ class Index:
         """Make everything here true of the directory `root`, as of some moment during this call."""
         if self._place != _place(root):
             self._proven = False  # another directory was put in the old one's place
-        if self._proven:
+        if self._census.directories and self._watcher.available:
             self._watcher.drain()
             self._apply_events(root)
         if not self._proven or time.monotonic() - self._full_pass > FULL_PASS_SECONDS:
