@@ -94,9 +94,27 @@ def test_c43_a_full_disk_leaves_the_old_content_whole(small: Small, leave: int) 
 
 
 @pytest.mark.root
+def test_c43_d4_room_that_ends_in_the_middle_of_a_write(small: Small) -> None:
+    """The scope has room and the directory, a mount of its own, has not: the kernel writes a part, then says so."""
+    place = str(small.fs.point / "memory" / "global" / "d")
+    small.fs.run("mount", "-t", "tmpfs", "-o", "size=96k,mode=0700", "tmpfs", place)
+    saved(tool.upsert(small.hub, "d/b.md", OLD, "absent"))
+    small.check()
+    failed(tool.upsert(small.hub, "d/b.md", NEW, revision_of(OLD.encode())), "storage_full")
+    failed(tool.upsert(small.hub, "d/c.md", NEW, "absent"), "storage_full")
+    small.check()
+    small.fs.run("mount", "-o", "remount,size=1m", place)
+    saved(tool.upsert(small.hub, "d/b.md", NEW, revision_of(OLD.encode())))
+    small.fs.run("umount", "--lazy", place)
+
+
+@pytest.mark.root
 def test_c43_d6_forget_and_a_restart_work_on_a_full_disk(small: Small) -> None:
+    small.hub.stop()
+    # No room even for the pid: the file takes its first block when something is written into it.
+    os.truncate(small.fs.inside / "memory" / ".amux-lock", 0)
     small.fs.fill()
-    small.hub.restart()
+    small.hub.start()
     small.check()
     small.hub.kill()
     small.hub.start()
