@@ -42,7 +42,12 @@ class Place:
 
     @property
     def who(self) -> str:
-        return self.account.pw_name if self.account else pwd.getpwuid(os.geteuid()).pw_name
+        if self.account:
+            return self.account.pw_name
+        try:
+            return pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            return f"UID {os.geteuid()}"
 
 
 class Run:
