@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -171,7 +172,7 @@ def make(size: Size) -> dict[str, bytes]:
     return documents
 
 
-def digest(documents: dict[str, bytes]) -> str:
+def digest(documents: Mapping[str, bytes]) -> str:
     """Names a corpus in a report: SHA-256 over paths and contents."""
     whole = hashlib.sha256()
     for path in sorted(documents):
@@ -179,7 +180,7 @@ def digest(documents: dict[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def write(documents: dict[str, bytes], directory: Path) -> Path:
+def write(documents: Mapping[str, bytes], directory: Path) -> Path:
     """The documents as files below `directory`, modes as the Hub makes them."""
     for path, content in documents.items():
         target = directory / path

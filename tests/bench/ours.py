@@ -92,6 +92,7 @@ class Socket:
 
     def __init__(self, running: Hub) -> None:
         self.channel: Channel = running.connect()
+        self.channel.call("io.amux.Hub.WhoAmI")  # a connection that says nothing is closed after five seconds
 
     def search(self, query: str) -> None:
         complete(self.call("Search", query=query))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.bench.ours import SESSIONS
@@ -88,7 +89,9 @@ def _search(connection: socket.socket) -> None:
         raise ValueError("the call failed")
 
 
-def _request(connection: socket.socket, number: int, method: str, parameters: dict[str, object]) -> dict[str, object]:
+def _request(
+    connection: socket.socket, number: int, method: str, parameters: Mapping[str, object]
+) -> dict[str, object]:
     message = {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
     connection.sendall(json.dumps(message).encode() + b"\n")
     answer: dict[str, object] = json.loads(_line(connection))["result"]
