@@ -22,9 +22,9 @@ from tests.fuzz import mcp, wire
 from tests.fuzz.grammar import Grammar
 from tests.fuzz.mcp import Mcp
 from tests.fuzz.plant import plant
-from tests.fuzz.watch import GROWTH_BYTES, Watch, descriptors, mib
+from tests.fuzz.watch import GROWTH_BYTES, Watch, descriptors, disconnected, mib
 from tests.fuzz.wire import Wire
-from tests.harness import Hub, until
+from tests.harness import Hub
 
 SHARES = {"wire": 0.4, "mcp": 0.2, "grammar": 0.4}
 """How `all` divides the inputs."""
@@ -124,7 +124,7 @@ def run(wanted: dict[str, int], seed: int, first: int) -> int:
         for name, target in targets.items():
             if name in wanted:
                 feed(name, target, first, wanted[name], report.progress)
-        until(lambda: descriptors(hub.pid) <= watch.descriptors, "every connection is closed")
+        disconnected(hub, watch.sockets)
         print(f"{sum(wanted.values()):,} inputs in {time.monotonic() - began:.0f} s")
         print(f"violations answered: {sum(target.violations for target in targets.values()):,}")
         samples = [f"{name} {', '.join(map(mib, sizes))}" for name, sizes in report.resident.items()]

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from amux import limits
-from tests.fuzz.watch import descriptors
-from tests.harness import NAMES, WAIT_SECONDS, Hub, until
+from tests.fuzz.watch import descriptors, disconnected
+from tests.harness import NAMES, WAIT_SECONDS, Hub
 
 QUICK = {"timeouts": {"first_frame": 0.5, "frame": 0.5, "write": 0.5}}
 WHO = b'{"method":"io.amux.Hub.WhoAmI"}\0'
@@ -110,7 +110,7 @@ def test_s5_slow_and_half_open_peers_on_every_socket_are_closed(quick: Hub, name
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("data", [b"{", WHO, FIRST_LINE, HELLO])
 def test_s4_253_descriptors_with_every_byte_are_not_received(hub: Hub, name: str, data: bytes) -> None:
-    before = descriptors(hub.pid)
+    before = descriptors(hub.pid, "/dev/null")
     with connect(hub, name) as connected, Path("/dev/null").open("rb") as null:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [null.fileno()] * 253))]
         for at in range(len(data)):
@@ -119,12 +119,12 @@ def test_s4_253_descriptors_with_every_byte_are_not_received(hub: Hub, name: str
             except OSError:  # it is closed, or too many descriptors are on their way (ETOOMANYREFS)
                 break
         assert b"descriptors" in everything(connected)
-    until(lambda: descriptors(hub.pid) <= before, "the Hub has no more descriptors than before")
+    assert descriptors(hub.pid, "/dev/null") == before
     serves(hub)
 
 
 def test_c44_a_flood_of_connections_over_all_sockets_is_told_and_leaves_nothing(hub: Hub) -> None:
-    before = descriptors(hub.pid)
+    before = descriptors(hub.pid, "socket")
     held = [(name, connect(hub, name)) for name in NAMES for _ in range(130)]
     refused = 0
     for name, one in held:
@@ -136,7 +136,7 @@ def test_c44_a_flood_of_connections_over_all_sockets_is_told_and_leaves_nothing(
     assert refused == len(held) - 128
     for _, one in held:
         one.close()
-    until(lambda: descriptors(hub.pid) <= before, "every connection is closed")
+    disconnected(hub, before)
     serves(hub)
 
 

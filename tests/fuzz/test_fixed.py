@@ -12,9 +12,9 @@ from tests.fuzz import corpus, generators
 from tests.fuzz.grammar import CHECKS, Grammar
 from tests.fuzz.mcp import Mcp
 from tests.fuzz.run import BATCHES, feed, planted
-from tests.fuzz.watch import GROWTH_BYTES, Watch, descriptors, resident
+from tests.fuzz.watch import GROWTH_BYTES, Watch, disconnected, resident
 from tests.fuzz.wire import Wire
-from tests.harness import Hub, until
+from tests.harness import Hub
 
 SEED = 20_250_101
 WIRE, MCP, GRAMMAR = 4000, 2500, 20_000
@@ -31,7 +31,7 @@ def _silent(name: str, done: int) -> None:
 
 
 def _nothing_left(hub: Hub, watch: Watch, warm: int) -> None:
-    until(lambda: descriptors(hub.pid) <= watch.descriptors, "every connection is closed")
+    disconnected(hub, watch.sockets)
     assert watch.faults() == []
     assert watch.sample() - warm <= GROWTH_BYTES
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 from pathlib import Path
 
+from amux_hub.store import recent
 from amux_hub.store.paths import check_document
 from tests.fuzz import values
-from tests.harness import Hub
+from tests.harness import Hub, until
 
 _MIB = 1024 * 1024
 GROWTH_BYTES = 16 * _MIB
 """What a Hub may grow between a quarter of the inputs and the last: a frame and a document here and there."""
+_WATCHING = 2
+"""Descriptors that the first search may open and keep."""
 _ERROR = re.compile(r"Z (error|critical) ")
 
 
@@ -27,8 +31,18 @@ def mib(size: int) -> str:
     return f"{size / _MIB:.1f} MiB"
 
 
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def descriptors(pid: int, kind: str = "") -> int:
+    """How many descriptors a process has, or how many of a kind: `socket`."""
+    count = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(f"/proc/{pid}/fd/{name}").startswith(kind)
+    return count
+
+
+def disconnected(hub: Hub, sockets: int) -> None:
+    """Wait until the Hub has no more sockets than these."""
+    until(lambda: descriptors(hub.pid, "socket") <= sockets, "every connection is closed")
 
 
 def files(directory: Path, *, without: Path) -> dict[str, tuple[int, str]]:
@@ -49,6 +63,7 @@ class Watch:
         self._memory = hub.home / "memory"
         self._before = files(hub.directory, without=self._memory)
         self.descriptors = descriptors(hub.pid)
+        self.sockets = descriptors(hub.pid, "socket")
         self.resident: list[int] = [resident(hub.pid)]
 
     def sample(self) -> int:
@@ -64,6 +79,8 @@ class Watch:
         answer = self._hub.call("io.amux.Memory.Get", path="MEMORY.md")
         if "error" in answer:
             found.append(f"a correct call is answered {answer}")
+        if (count := descriptors(self._hub.pid)) > self.descriptors + recent.ENTRIES + _WATCHING:
+            found.append(f"{count} descriptors, {self.descriptors} at the start")
         log = self._hub.stderr
         if "Traceback" in log or _ERROR.search(log):
             found.append(f"the log has an error: {log[-4000:]}")
