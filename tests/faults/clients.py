@@ -141,7 +141,10 @@ class Conversation(Client):
             assert self.relay.finish() == ""
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            return self.relay.tool(f"memory_{method}", **arguments)
-        except ToolError as error:
-            raise ToldError(error.code, error.message) from error
+        while True:
+            try:
+                return self.relay.tool(f"memory_{method}", **arguments)
+            except ToolError as error:
+                # The pages of a long answer do not outlive the Hub that made it: "call the first tool again".
+                if error.code != "continuation_expired" or method not in ("get", "search"):
+                    raise ToldError(error.code, error.message) from error
