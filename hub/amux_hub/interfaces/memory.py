@@ -72,7 +72,7 @@ class ForgetReply(WriteReply, total=False):
 class Document(typing.TypedDict):
     path: str
     bytes: int
-    revision: str
+    revision: str | None
 
 
 class _List(typing.TypedDict):

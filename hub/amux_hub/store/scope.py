@@ -28,6 +28,9 @@ from amux_hub.store.watch import Watcher
 ABSENT = read.ABSENT
 _ENTRY_KEY = twin_key(limits.ENTRY_NAME)
 
+_DURABLE = 4096
+"""Directories remembered as synced; when there are more, all are synced again."""
+
 
 class Scope:
     """Made by `Store.scope`, once a scope. `location` are the directories below the memory root."""
@@ -41,6 +44,7 @@ class Scope:
         self._writing = threading.Lock()
         self._index = Index(watcher)
         self._reads = 0
+        self._durable: set[tuple[str, int, int]] = set()
 
     @contextlib.contextmanager
     def _root(self, doing: str, create: bool = False) -> Iterator[int | None]:
@@ -118,6 +122,7 @@ class Scope:
                     _check_revision(path, expected_revision, observed)
                     check_quota(self._index, path, None if observed == ABSENT else size, len(data))
                 check_free_space(root, self.free_bytes, len(data))
+                self._settle(parent, components[: min(depth, len(components) - 1)], path)
                 self._store(parent, components[depth:], data, path)
         self._cache.used(self._index)
         return {"path": path, "revision": read.revision_of(data)}
@@ -178,6 +183,24 @@ class Scope:
         """Whether a directory that has a twin is itself on disk: a pair that somebody else made."""
         path = f"{here}/{component}" if here else component
         return path in self._index.census.names
+
+    def _settle(self, parent: int, directories: list[str], path: str) -> None:
+        """Sync the names of the directories down to `parent`, once in a Hub's life for each that is written into.
+
+        Whoever made them, a person or a Hub that was killed, need not have: a document in a directory whose own
+        name is lost with the power is lost too.
+        """
+        status = os.fstat(parent)
+        place = ("/".join(directories), status.st_dev, status.st_ino)
+        if place in self._durable:
+            return
+        chain = [*self._location, *directories]
+        for depth in range(len(chain)):
+            with tree.directory(self._memory, chain[:depth], path) as (fd, _):
+                os.fsync(fd)
+        if len(self._durable) >= _DURABLE:
+            self._durable.clear()
+        self._durable.add(place)
 
     def _store(self, parent: int, names: list[str], data: bytes, path: str) -> None:
         *directories, name = names
