@@ -23,7 +23,7 @@ class Document:
     content joined by a line end, which no keyword contains: one find covers both.
     """
 
-    __slots__ = ("body", "components", "fault", "key", "path", "racy", "revision", "sig", "size", "title")
+    __slots__ = ("body", "components", "fault", "key", "names", "path", "racy", "revision", "sig", "size")
 
     def __init__(self, path: str, components: list[str], status: os.stat_result) -> None:
         self.path = path
@@ -41,18 +41,15 @@ class Document:
         self.key: bytes | None = None
         self.body = 0
         """Where the content begins in `key`."""
-        self.title = b""
+        self.names = b""
+        """The match keys of path and title, one on a line each."""
         self.revision: str | None = None
         self.racy = False
 
     @property
-    def path_key(self) -> bytes:
-        return (self.key or b"")[: max(self.body - 1, 0)]
-
-    @property
     def cost(self) -> int:
         """Bytes of the cache that this document's content takes."""
-        return 0 if self.key is None else len(self.key) + len(self.title) + 200
+        return 0 if self.key is None else len(self.key) + len(self.names) + 200
 
 
 class Census:

@@ -35,6 +35,7 @@ _DOCUMENT_BYTES = 600
 
 _STRUCTURE = watch.IN_CREATE | watch.IN_DELETE | watch.IN_MOVED_FROM | watch.IN_MOVED_TO
 _CONTENT = watch.IN_MODIFY | watch.IN_CLOSE_WRITE | _STRUCTURE
+_READING = watch.IN_OPEN | watch.IN_CLOSE_NOWRITE
 _SELF = watch.IN_DELETE_SELF | watch.IN_MOVE_SELF | watch.IN_IGNORED
 
 
@@ -67,6 +68,8 @@ class Index:
         self._place: tuple[int, int] | None = None
         self._full_pass = 0.0
         self._opens: dict[tuple[int, bytes], int] = {}
+        self._reads: dict[str, int] = {}
+        """How often each path was opened here since the last events: what they tell of that is no news."""
 
     @property
     def cost(self) -> int:
@@ -108,6 +111,7 @@ class Index:
                 if depth == len(document.components) - 1:
                     fd = tree.open_file(document.components[-1], parent, document.path)
                 if fd is not None:
+                    self._reads[document.path] = self._reads.get(document.path, 0) + 1
                     try:
                         return tree.read_file(fd, limits.DOCUMENT_BYTES + 1, document.path)
                     finally:
@@ -152,7 +156,7 @@ class Index:
         document.fault = None
         document.key = path_key + b"\n" + key
         document.body = len(path_key) + 1
-        document.title = match_key(title).encode()
+        document.names = path_key + b"\n" + match_key(title).encode()
         self._content += document.cost
 
     def _forget(self, document: Document) -> None:
@@ -168,6 +172,7 @@ class Index:
         self._content = 0
         self.pending.clear()
         self._opens.clear()
+        self._reads.clear()
 
     def _look_at_everything(self, root: int) -> None:
         # Events that are waiting stay: they tell of closings that no status shows.
@@ -199,6 +204,7 @@ class Index:
 
     def _apply_events(self, root: int) -> None:
         changed: dict[str, tuple[list[str], bool]] = {}
+        reads, self._reads = self._reads, {}
         directories = self._census.directories
         for wd, mask, name in self._events():
             if wd == -1:
@@ -212,6 +218,9 @@ class Index:
                 self._count_opens((wd, name), mask)
                 child = [*components, os.fsdecode(name)]
                 path = "/".join(child)
+                if mask & _READING and reads.get(path, 0) > 0:
+                    reads[path] -= mask == watch.IN_CLOSE_NOWRITE
+                    continue
                 _, content = changed.get(path, (child, False))
                 changed[path] = child, content or bool(mask & _CONTENT)
         for wd, name in self._opens:

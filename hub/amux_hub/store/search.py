@@ -24,14 +24,22 @@ _ROUNDS = 3
 
 
 class Match:
-    """A document with the number of distinct keywords it has, and how many of them in its path or title."""
+    """A document with the number of distinct keywords it has."""
 
-    __slots__ = ("document", "keywords", "named")
+    __slots__ = ("document", "keywords")
 
     def __init__(self, document: Document, keywords: int) -> None:
         self.document = document
         self.keywords = keywords
-        self.named = 0
+
+    def named(self, terms: list[bytes]) -> int:
+        """How many of the keywords are in path or title."""
+        names = self.document.names
+        hits = 0
+        for term in terms:
+            if term in names:
+                hits += 1
+        return hits
 
 
 class Scan:
@@ -108,13 +116,8 @@ def _best(matches: list[Match], terms: list[bytes], limit: int) -> list[Match]:
     for match in matches:
         by_count.setdefault(match.keywords, []).append(match)
     for count in sorted(by_count, reverse=True):
-        group = by_count[count]
-        for match in group:
-            document = match.document
-            names = document.path_key + b"\n" + document.title
-            match.named = sum(term in names for term in terms)
-        group.sort(key=lambda m: -m.named)  # stable: the scan was in byte order of the paths
-        best += group
+        # Stable: the scan was in byte order of the paths.
+        best += sorted(by_count[count], key=lambda match: match.named(terms), reverse=True)
         if len(best) >= limit:
             break
     return best[:limit]

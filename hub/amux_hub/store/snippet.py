@@ -31,14 +31,13 @@ def _best_line(key: bytes, terms: list[bytes]) -> tuple[int, bytes]:
         number = before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
         begin = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
         return number, key[begin:].splitlines()[0]
-    best, best_count, best_line = 0, 0, b""
-    for number, line in enumerate(key.splitlines()):
-        count = sum(term in line for term in present)
-        if count > best_count:
-            best, best_count, best_line = number, count, line
-            if count == len(present):
-                break
-    return best, best_line
+    # One pass a term, not a line: a common document has hundreds of lines, a query few terms.
+    lines = key.splitlines()
+    counts = [int(present[0] in line) for line in lines]
+    for term in present[1:]:
+        counts = [count + (term in line) for count, line in zip(counts, lines, strict=True)]
+    best = counts.index(max(counts))
+    return best, lines[best]
 
 
 def _hit(line: str, key: bytes, terms: list[bytes]) -> int:
