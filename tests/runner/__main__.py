@@ -71,7 +71,11 @@ def test(selection: list[str]) -> int:
             for layer in known
             if not any(layer in without for without in absent.values())
         ]
-        not_run = [f"{layer.name}: missing {package}" for package, some in absent.items() for layer in some]
+        not_run = [
+            f"{layer.name}: missing {' '.join(package for package, some in absent.items() if layer in some)}"
+            for layer in known
+            if any(layer in some for some in absent.values())
+        ]
         second, unavailable = _second(run, supervisor, place, known)
         results += second
         not_run += unavailable

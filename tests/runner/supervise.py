@@ -60,10 +60,10 @@ class Supervisor:
 
     def names(self, place: Place, arguments: list[str]) -> list[str]:
         """The node ids that `arguments` select, without running them."""
-        command = [str(place.python), "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-qq"]
+        command = [str(place.python), "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
         process = self._start(place, [*command, *arguments], capture=True)
         output, _ = process.communicate()
-        return [line for line in output.splitlines() if "::" in line or line.startswith("tests/")]
+        return [line for line in output.splitlines() if "::" in line]
 
     def end_leftovers(self) -> list[str]:
         """Wait for adopted processes, kill those that stay, and name them."""
