@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
-import stat
 import subprocess
 import threading
 from pathlib import Path
@@ -17,17 +15,12 @@ import pytest
 
 from amux.errors import CODES
 from tests.cli.scripted import ScriptedHub
-from tests.cli.tool import Result, Tool
-from tests.harness import Hub, until
+from tests.cli.tool import Tool, put
+from tests.harness import Hub
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def put(amux: Tool, hub: Hub, path: str, data: bytes, expected: str = "absent") -> Result:
-    words = ("memory", "upsert", path, "--expected-revision", expected)
-    return amux.run(*words, hub=hub.sockets["hub"], input=data)
 
 
 @pytest.mark.parametrize(
@@ -223,174 +216,6 @@ def test_text_is_utf8_in_any_locale(amux: Tool, hub: Hub, locale: str) -> None:
     assert amux.run("memory", "export", "é部署.md", hub=where, env=env).out == "ü 部署\n".encode()
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "status", "detail"),
-    [
-        (b"a\xffb", "invalid_content", 2, {"position": 1}),
-        (b"ab\0", "invalid_content", 2, {"position": 2}),
-        (b"\xed\xa0\x80", "invalid_content", 2, {"position": 0}),
-        (b"x" * 65537, "limit_exceeded", 5, {"limit": "document_bytes", "value": 65536, "found": 65537}),
-        (b"x" * 2_000_000, "limit_exceeded", 5, {"limit": "document_bytes", "value": 65536}),
-    ],
-    ids=["latin", "nul", "surrogate", "over", "far-over"],
-)
-def test_content_is_refused_before_it_is_sent(
-    amux: Tool, scripted: ScriptedHub, content: bytes, code: str, status: int, detail: dict[str, object]
-) -> None:
-    words = ("memory", "upsert", "a.md", "--expected-revision", "absent")
-    with amux.popen(*words, hub=scripted.path) as process:
-        assert process.stdin is not None
-        try:
-            process.stdin.write(content)
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-        process.stdin = None
-        out, err = process.communicate(timeout=60)
-    result = Result(process.returncode, out, err)
-    assert (result.status, result.error["code"]) == (status, code)
-    assert detail.items() <= result.error["details"].items()
-    assert scripted.calls == []
-
-
-def test_a_full_document_fits(amux: Tool, hub: Hub) -> None:
-    """64 KiB of what JSON escapes at most: six bytes for one."""
-    data = b"\x01" * 65536
-    assert put(amux, hub, "full.md", data).json["revision"] == sha256(data)
-    assert amux.run("memory", "export", "full.md", hub=hub.sockets["hub"]).out == data
-
-
-@pytest.mark.parametrize("file", ["/nonexistent", "/"])
-def test_a_file_that_cannot_be_read(amux: Tool, shared_hub: Hub, file: str) -> None:
-    words = ("memory", "upsert", "a.md", "--expected-revision", "absent", "--file", file)
-    result = amux.run(*words, hub=shared_hub.sockets["hub"])
-    assert (result.status, result.error["code"]) == (2, "invalid_argument")
-    assert file in result.error["message"]
-
-
-def test_standard_input_closed(amux: Tool, shared_hub: Hub) -> None:
-    words = ("memory", "upsert", "a.md", "--expected-revision", "absent")
-    with amux.popen(*words, hub=shared_hub.sockets["hub"], stdin=None, preexec_fn=lambda: os.close(0)) as process:
-        out, err = process.communicate(timeout=60)
-    assert Result(process.returncode, out, err).error["code"] == "invalid_argument"
-
-
-@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)])
-@pytest.mark.parametrize("words", [("memory", "show", "a.md"), ("memory", "list")])
-def test_a_closed_output_is_never_the_hubs_connection(
-    amux: Tool, scripted: ScriptedHub, closed: tuple[int, ...], words: tuple[str, ...]
-) -> None:
-    """The lowest free descriptor is what a socket gets: nothing but the call may be written into it (`list`
-    prints each page before it asks for the next)."""
-    after: list[bytes] = []
-
-    def listen(connection: socket.socket) -> None:
-        scripted.receive(connection)
-        connection.sendall(b'{"parameters":{"exists":true,"content":"x"}}\0')
-        after.append(connection.recv(1))
-
-    scripted.then(listen)
-
-    def close() -> None:
-        for fd in closed:
-            os.close(fd)
-
-    with amux.popen(*words, hub=scripted.path, preexec_fn=close) as process:
-        process.communicate(timeout=60)
-    assert process.returncode == (1 if 1 in closed else 0)
-    until(lambda: after, "the command ends its connection")
-    assert after == [b""]
-
-
-EXPORTED = "".join(f"{number} 行\n" for number in range(4000)).encode()
-
-
-def test_export_joins_pages(amux: Tool, hub: Hub, tmp_path: Path) -> None:
-    put(amux, hub, "long.md", EXPORTED)
-    assert amux.run("memory", "export", "long.md", hub=hub.sockets["hub"]).out == EXPORTED
-    out = tmp_path / "out.md"
-    out.write_bytes(b"old")
-    result = amux.run("memory", "export", "long.md", "--output", str(out), hub=hub.sockets["hub"])
-    assert (result.status, result.out) == (0, b"")
-    assert out.read_bytes() == EXPORTED
-    assert os.listdir(tmp_path) == ["out.md"]
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o000, 0o600), (0o022, 0o600), (0o277, 0o400)])
-def test_c23_export_respects_the_umask(amux: Tool, hub: Hub, tmp_path: Path, umask: int, mode: int) -> None:
-    put(amux, hub, "a.md", b"x")
-    out = tmp_path / "out.md"
-    words = ("memory", "export", "a.md", "--output", str(out))
-    assert amux.run(*words, hub=hub.sockets["hub"], umask=umask).status == 0
-    assert stat.S_IMODE(out.stat().st_mode) == mode
-
-
-def test_export_of_a_missing_document(amux: Tool, hub: Hub, tmp_path: Path) -> None:
-    out = tmp_path / "out.md"
-    result = amux.run("memory", "export", "no.md", "--output", str(out), hub=hub.sockets["hub"])
-    assert (result.status, result.error["code"]) == (3, "not_found")
-    assert not out.exists()
-
-
-def test_export_into_a_device_leaves_the_device(amux: Tool, hub: Hub, tmp_path: Path) -> None:
-    put(amux, hub, "a.md", b"through the pipe")
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    collected: list[bytes] = []
-    reader = threading.Thread(target=lambda: collected.append(pipe.read_bytes()))
-    reader.start()
-    assert amux.run("memory", "export", "a.md", "--output", str(pipe), hub=hub.sockets["hub"]).status == 0
-    reader.join()
-    assert collected == [b"through the pipe"]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-@pytest.mark.parametrize("name", ["no/such/directory/out.md", "."])
-def test_export_that_cannot_be_written(amux: Tool, hub: Hub, tmp_path: Path, name: str) -> None:
-    put(amux, hub, "a.md", b"x")
-    result = amux.run("memory", "export", "a.md", "--output", str(tmp_path / name), hub=hub.sockets["hub"])
-    assert (result.status, result.error["code"]) == (2, "invalid_argument")
-
-
-def page(content: str, revision: str, **more: object) -> dict[str, Any]:
-    return {"parameters": {"path": "a.md", "exists": True, "revision": revision, "content": content, **more}}
-
-
-def failure(code: str) -> dict[str, Any]:
-    name = "io.amux.Hub." + "".join(part.capitalize() for part in code.split("_"))
-    return {"error": name, "parameters": {"message": "m", "details": {"revision": "c" * 64}}}
-
-
-@pytest.mark.parametrize(
-    "second",
-    [
-        page("new text", "b" * 64, truncated=False),
-        {"parameters": {"path": "a.md", "exists": False, "revision": "absent", "content": "", "truncated": False}},
-        failure("invalid_argument"),  # the offset lies beyond the new end, or inside a character
-        failure("not_utf8"),
-        failure("unsafe_file"),
-    ],
-    ids=["changed", "deleted", "shorter", "not-utf8", "link"],
-)
-def test_export_conflict_between_pages(
-    amux: Tool, scripted: ScriptedHub, tmp_path: Path, second: dict[str, Any]
-) -> None:
-    first = page("old ", "a" * 64, truncated=True, next_offset=4)
-    scripted.then(*[scripted.answers(first, second)] * 2)
-    result = amux.run("memory", "export", "a.md", hub=scripted.path)
-    assert (result.status, result.out, result.error["code"]) == (4, b"", "conflict")
-    out = tmp_path / "out.md"
-    result = amux.run("memory", "export", "a.md", "--output", str(out), hub=scripted.path)
-    assert result.status == 4
-    assert not out.exists()
-
-
-def test_export_checks_what_it_joined(amux: Tool, scripted: ScriptedHub) -> None:
-    scripted.then(scripted.answers(page("not this", "a" * 64, truncated=False)))
-    result = amux.run("memory", "export", "a.md", hub=scripted.path)
-    assert (result.status, result.out, result.error["code"]) == (1, b"", "protocol_error")
-
-
 @pytest.mark.parametrize("code", sorted(set(CODES) - {"shutting_down"}))
 def test_every_code_has_its_exit_status(amux: Tool, scripted: ScriptedHub, code: str) -> None:
     scripted.then(*[scripted.refuses(code, limit="x")] * 2)
@@ -467,24 +292,6 @@ def test_session_and_binding_are_sent(amux: Tool, shared_hub: Hub) -> None:
     result = amux.run("memory", "list", hub=where, env={"AMUX_SESSION": "s1"})
     assert (result.status, result.error["code"]) == (6, "binding_required")
     assert amux.run("status", hub=where, env=wrong).status == 0
-
-
-def test_a_broken_pipe_is_quiet(amux: Tool, hub: Hub) -> None:
-    put(amux, hub, "big.md", b"line\n" * 13000)
-    for words in (("export", "big.md"), ("show", "big.md"), ("list",), ("list", "--help")):
-        read, write = os.pipe()
-        os.close(read)
-        with amux.popen("memory", *words, hub=hub.sockets["hub"], stdout=write) as process:
-            os.close(write)
-            _, err = process.communicate(timeout=60)
-        assert (process.returncode, err) == (141, b"")
-
-
-def test_a_full_disk_behind_standard_output_is_said(amux: Tool, hub: Hub) -> None:
-    with open("/dev/full", "wb") as full:
-        result = amux.run("memory", "list", hub=hub.sockets["hub"], stdout=full)
-    assert result.status == 1
-    assert b"No space left" in result.err
 
 
 def test_ctrl_c(amux: Tool, scripted: ScriptedHub) -> None:

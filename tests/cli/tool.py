@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.harness import Hub
+
 PYTHON = "/usr/bin/python3"
 SECONDS = 60.0
 """How long any command may take before it counts as a hang."""
@@ -117,3 +119,15 @@ def _collect(terminals: list[int]) -> dict[int, bytes]:
                     selector.unregister(key.fd)
                     os.close(key.fd)
     return collected
+
+
+def put(amux: Tool, hub: Hub, path: str, data: bytes, expected: str = "absent") -> Result:
+    """Write one document through the command line."""
+    words = ("memory", "upsert", path, "--expected-revision", expected)
+    return amux.run(*words, hub=hub.sockets["hub"], input=data)
+
+
+def failure(code: str) -> dict[str, Any]:
+    """A reply of a scripted Hub: this error."""
+    name = "io.amux.Hub." + "".join(part.capitalize() for part in code.split("_"))
+    return {"error": name, "parameters": {"message": "m", "details": {"revision": "c" * 64}}}
