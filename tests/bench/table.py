@@ -39,8 +39,10 @@ class Row:
         return KEPT
 
     def cells(self) -> list[str]:
-        shown = self.needed or "-"
-        if self.ratio is not None:
+        shown = self.needed
+        if self.ratio is not None and self.peer == "" and self.ratio.low == self.ratio.high:
+            shown = ""
+        elif self.ratio is not None:
             shown = f"{number(self.ratio.middle)} {self.unit}"
             if self.ratio.low != self.ratio.high:
                 shown += f" ({number(self.ratio.low)} to {number(self.ratio.high)})"
