@@ -263,7 +263,8 @@ def greeting(rng: Random) -> bytes:
         message["amux"] = rng.choice((0, 2, -1, 1.0, "1", True, None, [1], 2**63, 10**30))
     if rng.random() < 0.15:
         message = _disturbed(message, rng)
-    line = values.encoded(message, rng).replace(b"\n", b" ")
+    # A refused first line is logged with its reason, which may quote the binding: neither stored nor asked.
+    line = values.encoded(message, rng).replace(b"\n", b" ").replace(values.MARKER.encode(), b"x")
     if rng.random() < 0.2:
         line = mangled(line, rng)
     return line + rng.choice((b"\n", b"\n", b"\n", b"\r\n", b" " * 1100 + b"\n"))

@@ -241,4 +241,8 @@ def test_s5_violations_that_differ_do_not_flood_the_log(hub: Hub) -> None:
     for number in range(200):
         with connect(hub, "hub", b" " * number + b"x\0") as connected:
             assert b"ProtocolError" in everything(connected)
+    malformed = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}\n'
+    with connect(hub, "mcp", HELLO + malformed * 200 + b"x\n" * 200) as connected:
+        connected.shutdown(socket.SHUT_WR)
+        assert everything(connected).count(b"\n") == 2 + 200
     assert len(hub.stderr.splitlines()) - before <= 3

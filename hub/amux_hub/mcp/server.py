@@ -44,8 +44,9 @@ _LIST_MILLISECONDS = 60 * 60 * 1000
 
 _VIOLATIONS = frozenset({"invalid_argument", "protocol_error"})
 
-# The SDK logs, at debug level, what it was sent: memory. Its warnings name methods and types alone.
-logging.getLogger("mcp").setLevel(logging.WARNING)
+# The SDK logs, at debug level, what it was sent: memory; and it warns of each malformed notification, of which a peer
+# may send as many as it likes. Its errors name methods and types alone.
+logging.getLogger("mcp").setLevel(logging.ERROR)
 
 
 _TOOLS = types.ListToolsResult.model_validate({"tools": TOOLS})
