@@ -130,4 +130,4 @@ def put(amux: Tool, hub: Hub, path: str, data: bytes, expected: str = "absent") 
 def failure(code: str) -> dict[str, Any]:
     """A reply of a scripted Hub: this error."""
     name = "io.amux.Hub." + "".join(part.capitalize() for part in code.split("_"))
-    return {"error": name, "parameters": {"message": "m", "details": {"revision": "c" * 64}}}
+    return {"error": name, "parameters": {"message": "m", "details": {"observed_revision": "c" * 64}}}

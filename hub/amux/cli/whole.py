@@ -36,7 +36,7 @@ def _next_page(client: Client, path: str, page: dict[str, Any], revision: str) -
         # An offset that was right a moment ago is wrong in another text: that is a change, not our mistake.
         if error.code not in ("invalid_argument", "not_utf8", "unsafe_file", "limit_exceeded"):
             raise
-        raise _changed(path, revision, error.details.get("revision")) from error
+        raise _changed(path, revision, error.details.get("observed_revision")) from error
     if following["revision"] != revision:
         raise _changed(path, revision, following["revision"])
     return following
