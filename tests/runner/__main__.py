@@ -23,8 +23,9 @@ from tests.runner.supervise import Supervisor
 
 def main(arguments: list[str]) -> int:
     command, *rest = arguments or ["help"]
-    # A terminal's hang-up and a CI's stop end like Ctrl-C does: what was made is removed.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # A CI's stop ends like Ctrl-C does: what was made is removed. A background job of a shell starts with
+    # Ctrl-C ignored, which every test would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
         match command:
