@@ -20,7 +20,7 @@ MEANINGS = {
     "invalid_path": "The path breaks the grammar of document paths.",
     "name_twin": "The new name differs from an existing or reserved one only in case or Unicode form.",
     "invalid_content": "The content is not a text that can be stored.",
-    "not_utf8": "The document is not UTF-8: details.position is the first bad byte, details.observed_revision its hash.",
+    "not_utf8": "It is not UTF-8: details.position is the first bad byte, details.observed_revision its hash.",
     "unsafe_file": "The name leads to something that is not a plain file of the Hub's own.",
     "not_found": "There is no such thing.",
     "conflict": "The revision is not the current one, which is details.observed_revision. Nothing changed.",
