@@ -36,7 +36,7 @@ _Run = Callable[[Scope], Reply]
 
 
 class _Get:
-    """A get, whose answer may be known already: `Store.recent`."""
+    """A get, which may need no thread: `Store.ready`."""
 
     __slots__ = ("arguments",)
 
@@ -202,8 +202,8 @@ class Memory:
         caller = await who()
         check_binding(caller, session, binding)
         self.check_enabled()
-        if type(run) is _Get and (known := self._store.recent.find((caller.scope, *run.arguments))) is not None:
-            return known
+        if type(run) is _Get and (ready := self._store.ready(caller.scope, *run.arguments)) is not None:
+            return ready
         turn = self._turns.get(caller.uid)
         if turn is None:
             turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)
@@ -221,13 +221,11 @@ class Memory:
                 del work
 
     def _work(self, run: _Run, scope: str) -> Reply:
-        """In a thread: the operation, and what its traces in `recent` cost."""
+        """In a thread: the operation, and what gets on the loop left to do."""
         try:
-            if type(run) is _Get:
-                return self._store.get(scope, *run.arguments)
             return run(self._store.scope(scope))
         finally:
-            self._store.recent.settle()
+            self._store.settle()
 
     def check_enabled(self) -> None:
         """Raises `memory_disabled` while the switch is off."""

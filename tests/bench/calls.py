@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 from tests.bench import ours
@@ -18,10 +18,12 @@ from tests.bench.peers import Server
 from tests.bench.processes import Mcp, say
 from tests.harness import Hub, until
 
-GET, ECHO = "get", "asyncio echo"
+GET, GET_AGAIN, ECHO = "get", "get again", "asyncio echo"
 UPSERT, BARE = "upsert", "bare durable write"
 UPSERT_MCP = "upsert through amux mcp"
 DOCUMENT_BYTES = 2048
+DISTINCT = 64
+"""Documents that are read in turn: twice as many as the Hub keeps recent answers of."""
 
 _ECHO = """
 import asyncio, sys
@@ -69,17 +71,27 @@ class Echo:
 
 
 def get(hub: Hub, directory: Path, documents: Mapping[str, bytes], rounds: int) -> Timings:
-    """A get of a document of about 2 KiB; the echo carries a frame as long as the Hub's reply, both ways."""
-    path = min(documents, key=lambda name: abs(len(documents[name]) - DOCUMENT_BYTES))
+    """A get of documents of about 2 KiB; the echo carries a frame as long as the Hub's reply, both ways.
+
+    Each get is of another document, so that none is answered from what was answered before; `GET_AGAIN` is of
+    the same one each time.
+    """
+    paths = sorted(documents, key=lambda name: abs(len(documents[name]) - DOCUMENT_BYTES))[:DISTINCT]
+    path, turns = paths[0], cycle(paths)
     with ExitStack() as stack:
         client = stack.enter_context(closing(ours.Socket(hub)))
         reply = client.channel.call("io.amux.Memory.Get", path=path)
         frame = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode() + b"\0"
         echo = stack.enter_context(closing(Echo(directory, frame)))
         say(f"get of {len(documents[path])} bytes, {rounds} rounds")
+        contestants: dict[str, Run] = {
+            GET: lambda _: client.get(next(turns)),
+            GET_AGAIN: lambda _: client.get(path),
+            ECHO: echo.exchange,
+        }
         # One round is 20 calls of each: a round's median is steadier than a call.
         calls = [str(number) for number in range(20)]
-        return take_turns({GET: lambda _: client.get(path), ECHO: echo.exchange}, calls, rounds)
+        return take_turns(contestants, calls, rounds)
 
 
 class Rewriter:

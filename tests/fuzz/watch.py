@@ -8,7 +8,6 @@ import os
 import re
 from pathlib import Path
 
-from amux_hub.store import recent
 from amux_hub.store.paths import check_document
 from tests.fuzz import values
 from tests.harness import Hub, until
@@ -79,7 +78,7 @@ class Watch:
         answer = self._hub.call("io.amux.Memory.Get", path="MEMORY.md")
         if "error" in answer:
             found.append(f"a correct call is answered {answer}")
-        if (count := descriptors(self._hub.pid)) > self.descriptors + recent.ENTRIES + _WATCHING:
+        if (count := descriptors(self._hub.pid)) > self.descriptors + _WATCHING:
             found.append(f"{count} descriptors, {self.descriptors} at the start")
         log = self._hub.stderr
         if "Traceback" in log or _ERROR.search(log):

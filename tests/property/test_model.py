@@ -114,18 +114,18 @@ class Model(RuleBasedStateMachine):
         offset, read = 0, b""
         while True:
             key = ("global", path, 0, 0, offset)
-            kept = self.store.recent.find(key)
+            ready = self.store.ready(*key)
             try:
-                answer: Any = self.store.get(*key)
+                answer: Any = self.scope.get(*key[1:])
             except AmuxError as error:
-                assert kept is None
+                assert ready is None
                 assert error.code == "not_utf8"
                 assert error.details["observed_revision"] == self.model.revision(path)
                 with pytest.raises(UnicodeDecodeError) as caught:
                     data.decode()
                 assert caught.value.start == error.details["position"]
                 return
-            assert kept is None or kept == answer
+            assert ready is None or ready == answer
             assert frame_size(answer) <= 8192
             assert answer["exists"] == (path in self.model.files)
             assert answer["revision"] == self.model.revision(path)

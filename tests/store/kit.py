@@ -39,7 +39,6 @@ class Home:
         self.store = store
         self.path = path
         self.disk = path / "memory" / "global"
-        self.maps_are_open = False
         self.use("global")
 
     def use(self, scope: str) -> None:
@@ -55,14 +54,12 @@ class Home:
         return target
 
     def get(self, path: str, **more: int) -> dict[str, Any]:
-        """A get from the disk; what `Store.recent` would have answered in its place must be the same."""
+        """A get from the disk; what `Store.ready` would have answered in its place must be the same."""
         key = (self.name, path, more.get("start_line", 0), more.get("end_line", 0), more.get("offset", 0))
-        kept = self.store.recent.find(key)
+        ready = self.store.ready(*key)
         answer: dict[str, Any] = self.scope.get(path, **more)
-        # Of stores through an open memory map it may hear later.
-        assert kept is None or kept == answer or self.maps_are_open
-        self.store.get(*key)
-        self.store.recent.settle()
+        assert ready is None or ready == answer
+        self.store.settle()
         return answer
 
     def whole(self, path: str) -> bytes:

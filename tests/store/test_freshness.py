@@ -178,14 +178,12 @@ def test_c4_stores_through_a_memory_map_are_seen_while_it_is_open(home: Home) ->
     check(home, "watch", "a.md", OLD)
     with target.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         file.close()  # the map keeps the file open
-        home.maps_are_open = True
         for data in (NEW, OLD, NEW):
             mapped[:] = data
             check(home, "watch", "a.md", data)
             home.scope._index._full_pass = -1e9  # what a pass of stats sees proves nothing here
             home.search("x")
         mapped[:] = OLD
-    home.maps_are_open = False
     check(home, "watch", "a.md", OLD)
     assert home.scope._index._opens == {}
 
@@ -209,13 +207,11 @@ def test_c4_a_map_that_is_closed_beside_a_pass_of_stats_is_seen(home: Home, besi
     settle(home)
     with target.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         mapped[:4] = b"# Ol"  # the page is dirty: later stores change no time
-        home.maps_are_open = True
         deadline = time.monotonic() + WAIT_SECONDS
         while any(document.racy for document in home.scope._index.documents()):
             assert time.monotonic() < deadline
             home.search("x")  # while it is open it is read each time, and then is old enough to be believed
         mapped[:] = NEW
-    home.maps_are_open = False
     # What the queue says of the closing must not be swallowed by a look at everything.
     if beside == "pass":
         home.scope._index._proven = False

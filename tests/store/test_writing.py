@@ -17,9 +17,9 @@ OTHER = "0" * 64
 
 
 def descriptors(home: Home) -> int:
-    """How many are open, but for those that recent answers keep on purpose."""
-    home.store.recent.settle()
-    return len(os.listdir("/proc/self/fd")) - len(home.store.recent._entries)
+    """How many are open."""
+    home.store.settle()
+    return len(os.listdir("/proc/self/fd"))
 
 
 def test_upsert_answers_path_and_revision_and_the_bytes_are_there(home: Home) -> None:

@@ -13,7 +13,7 @@ from amux.errors import AmuxError
 from amux_hub.store import tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
-from amux_hub.store.recent import Recent
+from amux_hub.store.ready import Ready
 from amux_hub.store.reply import Reply
 from amux_hub.store.scope import Scope
 from amux_hub.store.watch import Watcher
@@ -72,7 +72,7 @@ class Store:
         self.cache = Cache(cache_bytes)
         self.free_bytes = free_bytes
         self._watcher = Watcher()
-        self.recent = Recent(self._memory)
+        self._ready = Ready(self._memory)
         self._scopes: dict[str, Scope] = {}
         self._guard = threading.Lock()
 
@@ -114,15 +114,17 @@ class Store:
                 self._scopes[scope] = found
             return found
 
-    def get(self, scope: str, path: str, start_line: int, end_line: int, offset: int) -> Reply:
-        """`Scope.get`, whose answer `recent.find` then gives again for as long as nothing changed."""
-        key = (scope, path, start_line, end_line, offset)
-        reader = self.scope(scope)
-        return self.recent.get(key, scope_location(scope), lambda: reader.get(path, start_line, end_line, offset))
+    def ready(self, scope: str, path: str, start_line: int, end_line: int, offset: int) -> Reply | None:
+        """The answer of `Scope.get` if it can be had without waiting, for the loop; else None, for a thread."""
+        return self._ready.get(scope_location(scope), path, start_line, end_line, offset)
+
+    def settle(self) -> None:
+        """Call from a thread after each operation: it does for `ready` what could wait."""
+        self._ready.settle()
 
     def close(self) -> None:
         """Give up the lock. Nothing may be running."""
-        self.recent.close()
+        self._ready.settle()
         self._watcher.close()
         os.close(self._lock)
         os.close(self._memory)

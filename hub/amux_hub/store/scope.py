@@ -43,7 +43,6 @@ class Scope:
         self.free_bytes = free_bytes
         self._writing = threading.Lock()
         self._index = Index(watcher)
-        self._reads = 0
         self._durable: set[tuple[str, int, int]] = set()
 
     @contextlib.contextmanager
@@ -75,8 +74,7 @@ class Scope:
         """A fragment of one document. docs/reference/wire.md, `Get`."""
         components = check_document(path)
         read.check_range(start_line, end_line, offset)
-        self._reads += 1
-        if self._reads % 1024 == 0 and self._watcher.available:
+        if self._watcher.available:
             self._watcher.drain()  # our own opens are events too: do not let them fill the queue
         with self._root(f"reading {path}") as root, _opened(root, components, path) as fd:
             if fd is None:
