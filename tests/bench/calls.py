@@ -18,12 +18,12 @@ from tests.bench.peers import Server
 from tests.bench.processes import Mcp, say
 from tests.harness import Hub, until
 
-GET, GET_AGAIN, ECHO = "get", "get again", "asyncio echo"
+GET, ECHO = "get", "asyncio echo"
 UPSERT, BARE = "upsert", "bare durable write"
 UPSERT_MCP = "upsert through amux mcp"
 DOCUMENT_BYTES = 2048
 DISTINCT = 64
-"""Documents that are read in turn: twice as many as the Hub keeps recent answers of."""
+"""Documents that are read in turn."""
 
 _ECHO = """
 import asyncio, sys
@@ -73,8 +73,7 @@ class Echo:
 def get(hub: Hub, directory: Path, documents: Mapping[str, bytes], rounds: int) -> Timings:
     """A get of documents of about 2 KiB; the echo carries a frame as long as the Hub's reply, both ways.
 
-    Each get is of another document, so that none is answered from what was answered before; `GET_AGAIN` is of
-    the same one each time.
+    Each get is of another document than the one before.
     """
     paths = sorted(documents, key=lambda name: abs(len(documents[name]) - DOCUMENT_BYTES))[:DISTINCT]
     path, turns = paths[0], cycle(paths)
@@ -86,7 +85,6 @@ def get(hub: Hub, directory: Path, documents: Mapping[str, bytes], rounds: int) 
         say(f"get of {len(documents[path])} bytes, {rounds} rounds")
         contestants: dict[str, Run] = {
             GET: lambda _: client.get(next(turns)),
-            GET_AGAIN: lambda _: client.get(path),
             ECHO: echo.exchange,
         }
         # One round is 20 calls of each: a round's median is steadier than a call.

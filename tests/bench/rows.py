@@ -39,7 +39,6 @@ def searches(result: searching.Result, documents: int, contract: bool) -> list[R
 def single_calls(get: Timings, upsert: Timings) -> list[Row]:
     rows = [
         compare("get of 2 KiB through hub.sock", get, calls.GET, calls.ECHO, 4, 2.5),
-        compare("get of the same 2 KiB again within 2 s", get, calls.GET_AGAIN, calls.ECHO),
         compare("upsert of 2 KiB through hub.sock", upsert, calls.UPSERT, calls.BARE, 2, 1.3),
         compare("upsert of 2 KiB through `amux mcp`", upsert, calls.UPSERT_MCP, calls.BARE),
     ]
