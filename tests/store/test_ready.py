@@ -238,3 +238,20 @@ def test_where_the_kernel_cannot_it_is_not_asked_again(
         assert store.ready(*KEY) is None
     assert store.ready(*KEY) is None
     assert _descriptors() == before
+
+
+def test_c4_a_change_while_it_was_read_is_left_to_a_thread(
+    store: Store, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(top / PATH, (1, 1))  # so that the change gives it another time
+    read = os.preadv
+
+    def changed_meanwhile(*arguments: Any) -> int:
+        count = read(*arguments)
+        (top / PATH).write_text(NEW)
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr("amux_hub.store.ready.os.preadv", changed_meanwhile)
+        assert store.ready(*KEY) is None
+    assert _ready(store)["content"] == NEW
