@@ -10,6 +10,10 @@ from amux_hub.store import fragment, lines, reply
 
 ABSENT = "absent"
 
+_ESCAPED = bytes(range(0x20)) + b'"\\'
+_FIELDS_BYTES = 512
+"""More than the names and numbers of the answer to a get take."""
+
 
 def missing(path: str) -> reply.Reply:
     """What a get answers where nothing is: no error."""
@@ -89,12 +93,21 @@ def check_readable(size: int, path: str) -> None:
         )
 
 
+def _surely_fits(path: str, data: bytes) -> bool:
+    """Whether a reply with all of `data` is within its budget at the cost of counting, not encoding, it.
+
+    JSON makes at most six bytes of one that it escapes (RFC 8259, section 7).
+    """
+    escaped = len(data) - len(data.translate(None, _ESCAPED))
+    return len(data) + 5 * escaped + 6 * len(path.encode()) + _FIELDS_BYTES <= reply.PARAMETERS_BYTES
+
+
 def get(path: str, data: bytes, start_line: int, end_line: int, offset: int) -> reply.Reply:
     """The fragment of `data` that a get asks for, cut to the budget of one reply.
 
     Raises `not_utf8`; `invalid_argument` for an offset beyond the end or inside a code point.
     """
-    decode(data, path)
+    text = decode(data, path)
     if offset > len(data):
         raise AmuxError(
             "invalid_argument", f"offset {offset} is beyond the size of {path}, {len(data)} bytes", argument="offset"
@@ -109,6 +122,8 @@ def get(path: str, data: bytes, start_line: int, end_line: int, offset: int) -> 
     begin = max(begin, offset)
     end = max(begin, end)
     total = lines.count_lines(data)
+    if begin == 0 and end == len(data) and _surely_fits(path, data):
+        return _answer(path, True, revision_of(data), text, 0, (min(1, total), total), total, len(data))
     answer = _answer(path, True, revision_of(data), "", begin, (total, total), total, len(data))
     answer["next_offset"] = len(data)  # the widest number it can be
     budget = reply.PARAMETERS_BYTES - reply.size(answer)

@@ -58,7 +58,7 @@ class Ready:
             return None
         opened: list[int] = []
         try:
-            data = self._read([*location, *path.split("/")], opened)
+            data = self._read("/".join([*location, path]).encode().split(b"/"), opened)
             return None if data is None else read.get(path, data, start_line, end_line, offset)
         except OSError as error:
             if error.errno in _CANNOT:
@@ -77,14 +77,14 @@ class Ready:
         for fd in left:
             os.close(fd)
 
-    def _open(self, name: str, parent: int, how: bytes, opened: list[int]) -> int:
-        fd: int = self._call(_OPENAT2, parent, os.fsencode(name), how, _HOW.size)
+    def _open(self, name: bytes, parent: int, how: bytes, opened: list[int]) -> int:
+        fd: int = self._call(_OPENAT2, parent, name, how, _HOW.size)
         if fd < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         opened.append(fd)
         return fd
 
-    def _read(self, names: list[str], opened: list[int]) -> bytes | None:
+    def _read(self, names: list[bytes], opened: list[int]) -> bytes | None:
         parent = self._memory
         for name in names[:-1]:
             parent = self._open(name, parent, _DIRECTORY, opened)
