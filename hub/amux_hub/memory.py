@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from amux import limits
 from amux.errors import AmuxError
@@ -21,6 +21,7 @@ from amux_hub.store.read import check_range
 from amux_hub.store.reply import Reply
 from amux_hub.store.scope import Scope
 from amux_hub.store.text import parse_query
+from amux_hub.threads import Threads
 
 THREADS = 16
 THREADS_PER_UID = 4
@@ -184,7 +185,7 @@ class Memory:
     def __init__(self, store: Store, enabled: bool) -> None:
         self.enabled = enabled
         self._store = store
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._threads = Threads(THREADS)
         self._turns: dict[int, asyncio.Semaphore] = {}
 
     async def call(self, who: Who, method: str, parameters: Mapping[str, object]) -> Reply:
@@ -207,18 +208,8 @@ class Memory:
         turn = self._turns.get(caller.uid)
         if turn is None:
             turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)
-        async with turn:
-            # Shielded: a call that is cancelled (its connection went away) still finishes its write, and
-            # keeps its turn until it has.
-            work = asyncio.get_running_loop().run_in_executor(self._threads, self._work, run, caller.scope)
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                await asyncio.wait([work])
-                raise
-            finally:
-                # An error in it holds this frame by its traceback, and so what was sent, until a collection.
-                del work
+        await turn.acquire()
+        return await self._threads.call(partial(self._work, run, caller.scope), turn.release)
 
     def _work(self, run: _Run, scope: str) -> Reply:
         """In a thread: the operation, and what gets on the loop left to do."""

@@ -152,6 +152,8 @@ def hash_file(fd: int, path: str) -> str:
 
 def make_root(name: str, parent: int) -> int:
     """The directory `name` in `parent`, made 0700 and synced if missing; a descriptor of it."""
+    if (found := open_directory(name, parent, name)) is not None:
+        return found
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         try:
