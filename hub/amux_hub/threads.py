@@ -11,7 +11,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Threads:
         self._most = most
         self._busy = 0
         self._threads: list[threading.Thread] = []
-        self._jobs: queue.SimpleQueue[Job[object] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
 
     async def call(self, work: Callable[[], T], ended: Callable[[], object]) -> T:
         """What `work` answers or raises in a thread. `ended` is called once it ran, exactly once.
@@ -86,7 +86,7 @@ class Threads:
                 self._busy -= 1
                 ended()
                 raise
-        self._jobs.put(job)  # type: ignore[arg-type] - the queue does not care what is answered
+        self._jobs.put(job)
         try:
             return await job.answer
         except asyncio.CancelledError:

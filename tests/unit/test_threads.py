@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import weakref
@@ -62,10 +63,8 @@ def test_an_error_leaves_no_cycle_that_holds_what_was_sent(threads: Threads) -> 
 
     async def main() -> weakref.ref[Sent]:
         sent = Sent()
-        try:
+        with contextlib.suppress(AmuxError):
             await threads.call(failing(sent), nothing)
-        except AmuxError:
-            pass
         known = weakref.ref(sent)
         del sent
         await threads.call(nothing, nothing)  # the thread is done with the one before

@@ -39,6 +39,10 @@ _READING = watch.IN_OPEN | watch.IN_CLOSE_NOWRITE
 _SELF = watch.IN_DELETE_SELF | watch.IN_MOVE_SELF | watch.IN_IGNORED
 
 
+Opened = tuple[list[str], int]
+"""A directory below a scope's root, and a descriptor of it."""
+
+
 def _is_racy(sig: tree.Signature) -> bool:
     _, _, _, mtime, ctime = sig
     grain = COARSE_GRAIN_NS if ctime % 1_000_000_000 == 0 else GRAIN_NS
@@ -80,13 +84,16 @@ class Index:
     def census(self) -> Census:
         return self._census
 
-    def refresh(self, root: int) -> None:
-        """Make everything here true of the directory `root`, as of some moment during this call."""
+    def refresh(self, root: int, near: Opened | None = None) -> None:
+        """Make everything here true of the directory `root`, as of some moment during this call.
+
+        `near` is a directory that the caller has just walked to, which then need not be walked to again.
+        """
         if self._place != _place(root):
             self._proven = False  # another directory was put in the old one's place
         if self._census.directories and self._watcher.available:
             self._watcher.drain()
-            self._apply_events(root)
+            self._apply_events(root, near)
         if not self._proven or time.monotonic() - self._full_pass > FULL_PASS_SECONDS:
             self._look_at_everything(root)
 
@@ -202,7 +209,7 @@ class Index:
             except IndexError:  # also when the watcher threw them away between two looks
                 return
 
-    def _apply_events(self, root: int) -> None:
+    def _apply_events(self, root: int, near: Opened | None) -> None:
         changed: dict[str, tuple[list[str], bool]] = {}
         reads, self._reads = self._reads, {}
         directories = self._census.directories
@@ -229,7 +236,7 @@ class Index:
                 changed["/".join(child)] = child, True
         for path, (child, content) in changed.items():
             if self._proven:
-                self._look_at(root, path, child, content)
+                self._look_at(root, path, child, content, near)
             elif content and (known := self._census.documents.get(path)) is not None:
                 known.racy = True  # the full pass that follows must not take its status for a proof
 
@@ -246,13 +253,13 @@ class Index:
         if count > 0:
             self._opens[name] = count
 
-    def _look_at(self, root: int, path: str, components: list[str], content: bool) -> None:
+    def _look_at(self, root: int, path: str, components: list[str], content: bool, near: Opened | None) -> None:
         """Look again at one name that an event told of; `content` says that its bytes may have changed."""
         if entry_fault(components, directory=False) is not None:
             self._proven = False  # a name that is no path: rare enough for a full walk
             return
         try:
-            status = self._status(root, components, path)
+            status = self._status(root, components, path, near)
         except (OSError, AmuxError):
             self._proven = False
             return
@@ -276,8 +283,10 @@ class Index:
             self._content -= known.cost
             known.look(status)
 
-    def _status(self, root: int, components: list[str], path: str) -> os.stat_result | None:
+    def _status(self, root: int, components: list[str], path: str, near: Opened | None) -> os.stat_result | None:
         try:
+            if near is not None and near[0] == components[:-1]:
+                return os.stat(components[-1], dir_fd=near[1], follow_symlinks=False)
             with tree.directory(root, components[:-1], path) as (parent, depth):
                 if depth < len(components) - 1:
                     return None

@@ -27,7 +27,7 @@ def _revision(root: int, document: Document) -> str | None:
             if fd is None:
                 return None
             try:
-                return tree.hash_file(fd, document.path)
+                return tree.hash_file(fd, document.path)[1]
             finally:
                 os.close(fd)
     except AmuxError:

@@ -53,18 +53,13 @@ class Scope:
         fail in it once a document was changed.
         """
         try:
-            fd = os.dup(self._memory)
-            try:
-                for name in self._location:
-                    child = tree.make_root(name, fd) if create else tree.open_directory(name, fd, name)
-                    if child is None:
-                        yield None
+            while True:
+                with tree.directory(self._memory, self._location, self._location[-1]) as (fd, depth):
+                    found = depth == len(self._location)
+                    if found or not create:
+                        yield fd if found else None
                         return
-                    os.close(fd)
-                    fd = child
-                yield fd
-            finally:
-                os.close(fd)
+                    os.close(tree.make_root(self._location[depth], fd))
         except OSError as error:
             raise storage_error(error, doing) from error
 
@@ -74,8 +69,7 @@ class Scope:
         """A fragment of one document. docs/reference/wire.md, `Get`."""
         components = check_document(path)
         read.check_range(start_line, end_line, offset)
-        if self._watcher.available:
-            self._watcher.drain()  # our own opens are events too: do not let them fill the queue
+        self._drain()
         with self._root(f"reading {path}") as root, _opened(root, components, path) as fd:
             if fd is None:
                 return read.missing(path)
@@ -113,16 +107,20 @@ class Scope:
             assert root is not None
             with tree.directory(root, components[:-1], path) as (parent, depth):
                 size, observed = self._observe(parent, components, depth, path)
-                with self._index.lock:
-                    self._index.refresh(root)
-                    if observed == ABSENT:
-                        self._check_new_name(components, path)
+                if observed == ABSENT or len(data) > size:
+                    with self._index.lock:
+                        self._index.refresh(root, (components[:-1], parent) if depth == len(components) - 1 else None)
+                        if observed == ABSENT:
+                            self._check_new_name(components, path)
+                        _check_revision(path, expected_revision, observed)
+                        check_quota(self._index, path, None if observed == ABSENT else size, len(data))
+                    self._cache.used(self._index)
+                else:  # no new name and nothing grows: what the other documents are does not matter
+                    self._drain()
                     _check_revision(path, expected_revision, observed)
-                    check_quota(self._index, path, None if observed == ABSENT else size, len(data))
                 check_free_space(root, self.free_bytes, len(data))
                 self._settle(parent, components[: min(depth, len(components) - 1)], path)
                 self._store(parent, components[depth:], data, path)
-        self._cache.used(self._index)
         return {"path": path, "revision": read.revision_of(data)}
 
     def forget(self, path: str, expected_revision: str) -> reply.Reply:
@@ -141,6 +139,10 @@ class Scope:
             write.prune(root, components[:-1])
         return {"path": path, "revision": ABSENT, "already_absent": False}
 
+    def _drain(self) -> None:
+        if self._watcher.available:
+            self._watcher.drain()  # what we do ourselves are events too: do not let them fill the queue
+
     def _observe(self, parent: int, components: list[str], depth: int, path: str) -> tuple[int, str]:
         """Size and revision of what lies at the path now, from the bytes on disk."""
         if depth < len(components) - 1:
@@ -149,7 +151,7 @@ class Scope:
         if fd is None:
             return 0, ABSENT
         try:
-            return os.fstat(fd).st_size, tree.hash_file(fd, path)
+            return tree.hash_file(fd, path)
         finally:
             os.close(fd)
 

@@ -8,6 +8,7 @@ No path with a slash ever reaches the kernel.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -73,19 +74,22 @@ def open_directory(name: str, parent: int, path: str) -> int | None:
 
 @contextmanager
 def directory(root: int, components: list[str], path: str) -> Iterator[tuple[int, int]]:
-    """The deepest existing directory along `components`, and how many of them exist."""
-    fd = os.dup(root)
+    """The deepest existing directory along `components`, and how many of them exist; `root` must stay open."""
+    fd = root
+    depth = 0
     try:
-        for depth, component in enumerate(components):
+        for component in components:
             child = open_directory(component, fd, path)
             if child is None:
-                yield fd, depth
-                return
-            os.close(fd)
+                break
+            if fd != root:
+                os.close(fd)
             fd = child
-        yield fd, len(components)
+            depth += 1
+        yield fd, depth
     finally:
-        os.close(fd)
+        if fd != root:
+            os.close(fd)
 
 
 def open_file(name: str, parent: int, path: str) -> int | None:
@@ -135,25 +139,22 @@ def read_file(fd: int, limit: int, path: str) -> tuple[bytes, os.stat_result]:
     return data, before
 
 
-def hash_file(fd: int, path: str) -> str:
-    """SHA-256 of the whole file, as 64 hex digits, in bounded memory."""
-    import hashlib
-
+def hash_file(fd: int, path: str) -> tuple[int, str]:
+    """Size and SHA-256, as 64 hex digits, of the whole file, in bounded memory."""
     digest = hashlib.sha256()
-    position = 0
+    size = 0
     try:
-        while chunk := os.pread(fd, _CHUNK, position):
+        wanted = min(os.fstat(fd).st_size + 1, _CHUNK)
+        while chunk := os.pread(fd, wanted, size):
             digest.update(chunk)
-            position += len(chunk)
+            size += len(chunk)
     except OSError as error:
         raise storage_error(error, f"reading {path}") from error
-    return digest.hexdigest()
+    return size, digest.hexdigest()
 
 
 def make_root(name: str, parent: int) -> int:
     """The directory `name` in `parent`, made 0700 and synced if missing; a descriptor of it."""
-    if (found := open_directory(name, parent, name)) is not None:
-        return found
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         try:
