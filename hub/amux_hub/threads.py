@@ -49,13 +49,13 @@ class Job(Generic[T]):
         finally:
             del self, answer, failure  # a failure holds this frame by its traceback, and all that the frame holds
 
-    def _finish(self, answer: T, failure: BaseException | None) -> None:
+    def _finish(self, answer: T | None, failure: BaseException | None) -> None:
         ended, self.ended = self.ended, None
         assert ended is not None
         ended()
         if not self.answer.done():
             if failure is None:
-                self.answer.set_result(answer)
+                self.answer.set_result(answer)  # type: ignore[arg-type]
             else:
                 self.answer.set_exception(failure)
         if self.waiting is not None and not self.waiting.done():
