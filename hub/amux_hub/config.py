@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from amux_hub.keys import KEYS, Key, Value
 __all__ = ["KEYS", "Config", "ConfigError", "Key", "Problem", "Value", "load", "parse", "read", "reload"]
 
 SETTINGS_NAME = "settings.yaml"
+SYSTEM_FILE = "/etc/amux/hub.yaml"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Config:
     """The configuration in force: `hub.yaml` over `settings.yaml` over the defaults.
 
     `pinned` and `saved` are what each file says; `file` is where `hub.yaml` was looked for (it may be
-    missing).
+    missing). `system` says that it is a system Hub's.
     """
 
     file: str
@@ -60,6 +62,7 @@ class Config:
     saved: Mapping[str, Value] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     given: bool = False
+    system: bool = False
 
     def __getitem__(self, name: str) -> Any:
         for layer in (self.pinned, self.saved):
@@ -74,9 +77,11 @@ class Config:
         return os.path.join(self["home"], SETTINGS_NAME) if name in self.saved else "default"
 
     def default(self, name: str) -> Value:
-        value = KEYS[name].default
-        if value is not None:
-            return value
+        key = KEYS[name]
+        if self.system and key.system is not None:
+            return key.system
+        if key.default is not None:
+            return key.default
         if name == "home":
             return default_home(self.env)
         if name == "sockets.hub":
@@ -104,30 +109,48 @@ def runtime_directory(env: Mapping[str, str], home: str) -> str:
     return os.path.join(base, "amux") if os.path.isabs(base) else os.path.join(home, "run")
 
 
-def load(file: str | None, env: Mapping[str, str]) -> Config:
+def load(file: str | None, env: Mapping[str, str], *, system: bool = False) -> Config:
     """Read `hub.yaml` (`file`, else the default place, where it may be missing) and `settings.yaml`.
 
+    With `system` as the Hub of a host: nothing comes from the environment, and `hub.yaml` must be root's alone.
     Raises ConfigError with all problems of both files.
     """
-    return _load(file or default_file(env), env, given=file is not None)
+    if system:
+        return _load(file or SYSTEM_FILE, {}, given=file is not None, system=True)
+    return _load(file or default_file(env), env, given=file is not None, system=False)
 
 
 def reload(config: Config) -> Config:
     """The same files as they are now. Raises ConfigError."""
-    return _load(config.file, config.env, given=config.given)
+    return _load(config.file, config.env, given=config.given, system=config.system)
 
 
-def _load(file: str, env: Mapping[str, str], *, given: bool) -> Config:
-    problems: list[Problem] = []
+def _load(file: str, env: Mapping[str, str], *, given: bool, system: bool) -> Config:
+    problems: list[Problem] = _of_root(file) if system else []
     named = env.get("AMUX_HOME", "")
     if named and not os.path.isabs(named):
         problems.append(Problem("the environment", None, "AMUX_HOME", _shown(named), "an absolute path"))
     pinned = read(file, problems, missing_ok=not given)
-    home = Config(file, pinned, {}, env)["home"]
+    home = Config(file, pinned, {}, env, system=system)["home"]
     saved = read(os.path.join(home, SETTINGS_NAME), problems, missing_ok=True, savable_only=True)
     if problems:
         raise ConfigError(problems)
-    return Config(file, pinned, saved, env, given)
+    return Config(file, pinned, saved, env, given, system)
+
+
+def _of_root(file: str) -> list[Problem]:
+    """Whoever may write the file of a system Hub, or rename another one to its place, is its administrator."""
+    problems = []
+    for path in (os.path.dirname(os.path.abspath(file)), file):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue  # reading it says what is wrong
+        mode = stat.S_IMODE(status.st_mode)
+        if status.st_uid != 0 or mode & 0o022:
+            found = f"owner UID {status.st_uid}, mode {mode:04o}"
+            problems.append(Problem(path, None, "", found, "owner root, and no write permission for others"))
+    return problems
 
 
 def read(file: str, problems: list[Problem], *, missing_ok: bool, savable_only: bool = False) -> dict[str, Value]:
@@ -175,9 +198,11 @@ def parse(file: str, data: bytes, problems: list[Problem], *, savable_only: bool
             savable = ", ".join(other.name for other in KEYS.values() if other.savable)
             problems.append(Problem(file, line, name, "a key of hub.yaml", f"only {savable}"))
         elif key.accepts(value):
-            values[name] = float(value) if key.kind is float else value
+            values[name] = float(value) if key.kind is float else tuple(value) if key.kind is tuple else value
         else:
-            problems.append(Problem(file, line, name, _shown(value), key.wanted()))
+            entry = key.wrong_entry(value) if key.kind in (dict, tuple) else None
+            found = _shown(value) if entry is None else _printable(entry)
+            problems.append(Problem(file, line, name, found, key.wanted()))
     return values
 
 
@@ -206,9 +231,22 @@ def _leaves(mapping: yaml.MappingNode, prefix: str) -> Iterator[tuple[str, yaml.
             yield name, node, (_shown(getattr(node, "value", "")), "a mapping of keys")
         elif not section and (name not in KEYS or "." in text):
             yield name, key_node, ("an unknown key", _nearest(name))
+        elif not section and (twice := _twice(node)) is not None:
+            yield name, twice, ("a name a second time", "each name once")
         elif not section:
             yield name, node, None
         seen.add(name)
+
+
+def _twice(node: yaml.Node) -> yaml.Node | None:
+    """The second of two equal keys of a mapping, which YAML itself would let pass."""
+    seen = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        text = key.value if isinstance(key, yaml.ScalarNode) else None
+        if text in seen:
+            return key  # type: ignore[no-any-return]
+        seen.add(text)
+    return None
 
 
 def _nearest(name: str) -> str:

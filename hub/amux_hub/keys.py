@@ -5,11 +5,21 @@ Promises: what stands here is all that can be set; docs/reference/settings.md is
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-Value = bool | int | float | str
+Value = bool | int | float | str | Mapping[str, str] | tuple[str, ...]
 _MIB = 1024 * 1024
-_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number of seconds", str: "a text"}
+_TYPE_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number of seconds",
+    str: "a text",
+    dict: "a mapping of account names to principals, each 1 to 255 bytes without : / or control characters",
+    tuple: "a list of account names",
+}
+_NAME = re.compile(r"[^:/\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,7 @@ class Key:
     """
 
     name: str
-    kind: type[bool] | type[int] | type[float] | type[str]
+    kind: type[bool] | type[int] | type[float] | type[str] | type[dict[str, str]] | type[tuple[str, ...]]
     default: Value | None
     doc: str
     minimum: float | None = None
@@ -30,6 +40,8 @@ class Key:
     reload: bool = False
     savable: bool = False
     derived: str = ""
+    system: Value | None = None
+    """The default of a system Hub, where that is another."""
 
     def wanted(self) -> str:
         """What a right value looks like, for an error message."""
@@ -51,9 +63,23 @@ class Key:
             return self.kind is bool and isinstance(value, bool)
         if self.kind is str:
             return isinstance(value, str) and self._accepts_text(value)
+        if self.kind in (dict, tuple):
+            return isinstance(value, dict if self.kind is dict else list | tuple) and self.wrong_entry(value) is None
         if not isinstance(value, int) and not (self.kind is float and isinstance(value, float)):
             return False
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
+
+    def wrong_entry(self, value: object) -> str | None:
+        """The first entry of a list or mapping that may not stand in it, in words."""
+        if isinstance(value, dict):
+            for name, principal in value.items():
+                if not _is_name(name) or not _is_name(principal):
+                    return f"{name!r}: {principal!r}"
+                if principal in value and value[principal] != principal:
+                    return f"{name}: {principal}, which is itself another's alias"
+        if isinstance(value, list | tuple):
+            return next((repr(name) for name in value if not _is_name(name)), None)
+        return None
 
     def _accepts_text(self, text: str) -> bool:
         if self.choices:
@@ -61,6 +87,10 @@ class Key:
         if self.path:
             return (text == "" and self.allows_empty) or (text.startswith("/") and text.isprintable())
         return True
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and len(value.encode()) <= 255
 
 
 def _seconds(name: str, default: float, doc: str, maximum: float = 3600) -> Key:
@@ -82,14 +112,43 @@ KEYS: dict[str, Key] = {
             "belongs to the Hub's account with mode 0700; a missing one is created, one with other "
             "permissions is refused.",
             path=True,
-            derived="`$AMUX_HOME`, without it `~/.local/state/amux`",
+            derived="`$AMUX_HOME`, without it `~/.local/state/amux`; of a system Hub `/var/lib/amux`",
+            system="/var/lib/amux",
         ),
         Key(
             "isolation",
             bool,
             False,
             "Whether every person has a memory of their own (`principal:<id>`). Without it there is one "
-            "memory, `global`. A private Hub runs without; memory never moves between the two by itself.",
+            "memory, `global`, that all of them share. A private Hub runs without, a system Hub with it unless this "
+            "says `false`; memory never moves between the two by itself.",
+            system=True,
+        ),
+        Key(
+            "identity.aliases",
+            dict,
+            {},
+            "Of a system Hub: accounts that are not a principal of their own but further accounts of the principal "
+            "named, as in `{ann-admin: ann}`. Their memory is that principal's.",
+            reload=True,
+        ),
+        Key(
+            "identity.services",
+            tuple,
+            (),
+            "Of a system Hub: accounts with a UID below `UID_MIN` of login.defs(5), or one that systemd lends to "
+            "services, which may have a memory all the same. All others of these are refused.",
+            reload=True,
+        ),
+        Key(
+            "identity.verdict_seconds",
+            float,
+            60.0,
+            "Of a system Hub: seconds for which what was found out about an account holds: its name, the host's PAM "
+            "verdict, its principal. Then all of it is asked again, for connections that live on too.",
+            minimum=1,
+            maximum=3600,
+            reload=True,
         ),
         Key(
             "memory.enabled",
@@ -116,7 +175,9 @@ KEYS: dict[str, Key] = {
             "Where the command line connects (Varlink). Unused when the service manager passes a socket of "
             "the name `hub`.",
             path=True,
-            derived="`$XDG_RUNTIME_DIR/amux/hub.sock`, without that variable `run/hub.sock` in the home",
+            derived="`$XDG_RUNTIME_DIR/amux/hub.sock`, without that variable `run/hub.sock` in the home; of a "
+            "system Hub `/run/amux/hub.sock`",
+            system="/run/amux/hub.sock",
         ),
         Key(
             "sockets.mcp",

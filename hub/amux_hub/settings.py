@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+from collections.abc import Mapping
 
 import yaml
 
@@ -36,14 +37,17 @@ def parse_value(key: Key, text: str) -> Value:
             value = int(text) if key.kind is int else float(text)
     if not key.accepts(value):
         raise AmuxError("invalid_argument", f"{key.name} is {key.wanted()}, not {text[:80]!r}", key=key.name)
-    assert isinstance(value, bool | int | float | str)
+    assert isinstance(value, bool | int | float | str)  # no other kind is savable
     return value
 
 
 def shown(value: Value) -> str:
-    """The inverse of `parse_value`."""
+    """The inverse of `parse_value`; lists and mappings as hub.yaml has them."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple | Mapping):
+        plain = list(value) if isinstance(value, tuple) else dict(value)
+        return yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True, width=1 << 20).strip()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amux_hub import config
 from amux_hub.admission import Admission
-from amux_hub.config import Config, ConfigError, Value
+from amux_hub.config import Config, ConfigError
 
 if TYPE_CHECKING:
     from amux_hub.memory import Memory
@@ -20,7 +20,7 @@ class Shared:
     """One for the whole process. `running` is what is in force, which a saved setting need not be."""
 
     config: Config
-    running: dict[str, Value]
+    running: dict[str, Any]
     memory: Memory
     admission: Admission
     started: float = field(default_factory=time.monotonic)

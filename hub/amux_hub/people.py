@@ -1,0 +1,127 @@
+"""Who is calling at a system Hub: account → PAM verdict → principal → scope. docs/explanation/identity.md draws it.
+
+Promises: each step either answers or refuses by name; an error is never `global`. Root is the administrator and has
+no memory. What was found out holds for `identity.verdict_seconds`, then everything is asked again, for connections
+that live on too. Nothing here blocks the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from amux.errors import AmuxError
+from amux_hub import accounts
+from amux_hub.accounts import Account
+from amux_hub.identity import Caller, Peer, check_principal, refuse_nobody, scope_of
+from amux_hub.registry import Registry
+from amux_hub.verdicts import ALLOW, Verdicts
+
+THREADS = 8
+"""For the name service: one that hangs holds up eight callers, and nobody who is known already."""
+
+ROOT = Caller(0, "root", "", "", administrator=True)
+
+
+@dataclass(frozen=True)
+class People:
+    """What hub.yaml says of people: account → principal, and the system accounts that may have a memory."""
+
+    aliases: Mapping[str, str]
+    services: frozenset[str]
+
+
+class HostIdentity:
+    """A system Hub's identity. `people` and `seconds` are asked for each time, since a reload may change them.
+
+    `enrolled` is told of each account that became a principal's just now.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        verdicts: Verdicts,
+        *,
+        isolation: bool,
+        people: Callable[[], People],
+        seconds: Callable[[], float],
+        enrolled: Callable[[Account, str], None] = lambda _account, _principal: None,
+    ) -> None:
+        self._registry = registry
+        self._verdicts = verdicts
+        self._isolation = isolation
+        self._people = people
+        self._seconds = seconds
+        self._enrolled = enrolled
+        self._known: dict[int, tuple[Caller, float]] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names")
+        self._finding: dict[int, asyncio.Task[Caller]] = {}
+
+    def forget(self, uid: int | None = None) -> None:
+        """Find out anew the next time: one UID, or all (an administrator decided, or the configuration changed)."""
+        self._verdicts.forget(uid)
+        if uid is None:
+            self._known.clear()
+        else:
+            self._known.pop(uid, None)
+
+    async def identify(self, peer: Peer) -> Caller:
+        """Raises `identity_refused` or `identity_unavailable`."""
+        known = self._known.get(peer.uid)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        if peer.uid == 0:
+            return ROOT
+        refuse_nobody(peer)
+        task = self._finding.get(peer.uid)
+        if task is None:
+            task = self._finding[peer.uid] = asyncio.get_running_loop().create_task(self._find(peer.uid))
+            task.add_done_callback(lambda _: self._finding.pop(peer.uid, None))
+        return await asyncio.shield(task)
+
+    async def _find(self, uid: int) -> Caller:
+        loop = asyncio.get_running_loop()
+        people = self._people()
+        account = await loop.run_in_executor(self._threads, self._account, uid, people)
+        verdict = await self._verdicts.of(uid)
+        if verdict != ALLOW:
+            # The class is for the audit. Whoever it is already knows more than a stranger should be told.
+            raise AmuxError(
+                "identity_refused",
+                f"the account of UID {uid} may not be used now: ask the administrator",
+                uid=uid,
+            )
+        alias = people.aliases.get(account.name)
+        check_principal(account.name if alias is None else alias)
+        principal, new = await loop.run_in_executor(self._threads, self._registry.principal_of, account, alias)
+        if new:
+            self._enrolled(account, principal)
+        scope = scope_of(principal, isolation=self._isolation)
+        caller = Caller(uid, account.name, principal, scope, administrator=False)
+        self._known[uid] = caller, time.monotonic() + self._seconds()
+        return caller
+
+    def _account(self, uid: int, people: People) -> Account:
+        """In a thread: the account, if it is one that may have a memory."""
+        account = accounts.account_of(uid)
+        if account is None:
+            raise AmuxError(
+                "identity_refused", f"UID {uid} has no account on this host: it is not served", uid=uid
+            )
+        if accounts.is_system(uid, accounts.uid_min()) and account.name not in people.services:
+            raise AmuxError(
+                "identity_refused",
+                f"account {account.name} (UID {uid}) is a system account and has no memory unless the administrator "
+                "names it in identity.services of hub.yaml",
+                uid=uid,
+                account=account.name,
+            )
+        return account
+
+    def close(self) -> None:
+        """Wait for the name service, then give up the registry."""
+        self._threads.shutdown()
+        self._registry.close()
