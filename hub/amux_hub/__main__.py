@@ -20,10 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     env = dict(os.environ)
     if options.command == "check-config":
-        return check_config(options.file or options.config, env, as_json=options.json)
+        return check_config(options.file or options.config, env, system=options.system, as_json=options.json)
     from amux_hub import service
 
-    return service.main(options.config, env)
+    return service.main(options.config, env, system=options.system)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,7 +33,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"amux-hub {__version__}")
     parser.add_argument(
-        "--config", metavar="FILE", help="hub.yaml to use (default: $XDG_CONFIG_HOME/amux/hub.yaml, if there is one)"
+        "--config",
+        metavar="FILE",
+        help="hub.yaml to use (default: $XDG_CONFIG_HOME/amux/hub.yaml, with --system /etc/amux/hub.yaml; "
+        "it may be missing)",
+    )
+    parser.add_argument(
+        "--system",
+        action="store_true",
+        help="be the Hub of this host, as amux-hub.service starts it: for all accounts, known by the kernel and PAM",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     check = commands.add_parser(
@@ -47,10 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def check_config(file: str | None, env: dict[str, str], *, as_json: bool) -> int:
+def check_config(file: str | None, env: dict[str, str], *, system: bool, as_json: bool) -> int:
     """Print the problems, or `ok` and the effective values."""
     try:
-        config = configuration.load(file, env)
+        config = configuration.load(file, env, system=system)
     except ConfigError as error:
         if as_json:
             _print_json({"ok": False, "problems": [vars(problem) for problem in error.problems]})

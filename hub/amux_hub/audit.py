@@ -55,4 +55,4 @@ class Audit:
 
 
 def _write(event: str, outcome: str, fields: dict[str, Field]) -> None:
-    _log.info("audit", extra={"amux": {"audit": event, "outcome": outcome, **fields}})
+    _log.info("%s: %s", event, outcome, extra={"amux": {"audit": event, "outcome": outcome, **fields}})

@@ -14,6 +14,7 @@ from functools import partial
 
 from amux import limits
 from amux.errors import AmuxError
+from amux_hub.audit import Audit
 from amux_hub.identity import Caller
 from amux_hub.store import Store
 from amux_hub.store.paths import check_document, check_prefix
@@ -29,6 +30,9 @@ THREADS_PER_UID = 4
 _REVISION = re.compile(r"absent|[0-9a-f]{64}")
 _BINDING = re.compile(r"global|principal:[^:/\x00-\x1f\x7f]{1,255}")
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+_WRITES = frozenset({"upsert", "forget"})
+_RIGHTS = frozenset({"identity_refused", "binding_required", "binding_mismatch", "memory_disabled"})
 
 Who = Callable[[], Awaitable[Caller]]
 """Answers the caller of a connection, or raises identity_refused or identity_unavailable."""
@@ -164,9 +168,16 @@ def check_binding(caller: Caller, session: str, binding: str) -> None:
     """The precondition that a managed conversation began with the scope that it has now.
 
     No credential: it can only refuse. Raises `binding_required` for a session without a binding,
-    `binding_mismatch`, and `invalid_argument` for either when malformed.
+    `binding_mismatch`, `invalid_argument` for either when malformed, and `identity_refused` for who has no memory.
     """
     _check_bound(session, binding)
+    if not caller.scope:
+        raise AmuxError(
+            "identity_refused",
+            f"UID {caller.uid} administers this Hub and has no memory at it: use an account of a person, as in "
+            "sudo -u NAME amux …",
+            uid=caller.uid,
+        )
     if session and not binding:
         raise AmuxError(
             "binding_required", "a call that names a session must carry its binding: set AMUX_MEMORY_BINDING"
@@ -180,10 +191,11 @@ def check_binding(caller: Caller, session: str, binding: str) -> None:
 
 
 class Memory:
-    """`enabled` is the switch as it runs: it changes with a restart only."""
+    """`enabled` is the switch as it runs: it changes with a restart only. `audit` is told of writes and refusals."""
 
-    def __init__(self, store: Store, enabled: bool) -> None:
+    def __init__(self, store: Store, enabled: bool, audit: Audit | None = None) -> None:
         self.enabled = enabled
+        self._audit = audit
         self._store = store
         self._threads = Threads(THREADS)
         self._turns: dict[int, asyncio.Semaphore] = {}
@@ -201,6 +213,36 @@ class Memory:
         run = _METHODS[method](given)
         given.end()
         caller = await who()
+        if self._audit is None:
+            return await self._run(caller, session, binding, run)
+        return await self._audited(self._audit, caller, method, parameters, self._run(caller, session, binding, run))
+
+    async def _audited(
+        self, audit: Audit, caller: Caller, method: str, parameters: Mapping[str, object], work: Awaitable[Reply]
+    ) -> Reply:
+        """Of writes every outcome, of reads what has to do with rights."""
+        writes = method in _WRITES
+        try:
+            answer = await work
+        except AmuxError as error:
+            if writes or error.code in _RIGHTS:
+                which = {"principal": caller.principal, "path": str(parameters.get("path") or "")}
+                audit.refused(method, caller.uid, error.code, **which)
+            raise
+        if writes:
+            audit.did(
+                method,
+                uid=caller.uid,
+                account=caller.account,
+                principal=caller.principal,
+                scope=caller.scope,
+                path=str(answer["path"]),
+                before=str(parameters["expected_revision"]),
+                revision=str(answer["revision"]),
+            )
+        return answer
+
+    async def _run(self, caller: Caller, session: str, binding: str, run: _Run) -> Reply:
         check_binding(caller, session, binding)
         self.check_enabled()
         if type(run) is _Get and (ready := self._store.ready(caller.scope, *run.arguments)) is not None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from amux.errors import AmuxError
 from amux_hub import accounts
 from amux_hub.accounts import Account
+from amux_hub.audit import Audit
 from amux_hub.identity import Caller, Peer, check_principal, refuse_nobody, scope_of
 from amux_hub.registry import Registry
 from amux_hub.verdicts import ALLOW, Verdicts
@@ -34,10 +35,19 @@ class People:
     services: frozenset[str]
 
 
+class VerdictError(AmuxError):
+    """The host's PAM account stack says no. `verdict` is its class: for the audit alone, the caller is not told."""
+
+    def __init__(self, uid: int, verdict: str) -> None:
+        what = f"the account of UID {uid} may not be used now: ask the administrator"
+        super().__init__("identity_refused", what, uid=uid)
+        self.verdict = verdict
+
+
 class HostIdentity:
     """A system Hub's identity. `people` and `seconds` are asked for each time, since a reload may change them.
 
-    `enrolled` is told of each account that became a principal's just now.
+    Refusals and enrolments are told to `audit`, with the class of a verdict, which the caller is not told.
     """
 
     def __init__(
@@ -48,14 +58,14 @@ class HostIdentity:
         isolation: bool,
         people: Callable[[], People],
         seconds: Callable[[], float],
-        enrolled: Callable[[Account, str], None] = lambda _account, _principal: None,
+        audit: Audit,
     ) -> None:
         self._registry = registry
         self._verdicts = verdicts
         self._isolation = isolation
         self._people = people
         self._seconds = seconds
-        self._enrolled = enrolled
+        self._audit = audit
         self._known: dict[int, tuple[Caller, float]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names")
         self._finding: dict[int, asyncio.Task[Caller]] = {}
@@ -75,7 +85,17 @@ class HostIdentity:
             return known[0]
         if peer.uid == 0:
             return ROOT
-        refuse_nobody(peer)
+        try:
+            refuse_nobody(peer)
+            return await self._found(peer)
+        except AmuxError as error:
+            reason = error.verdict if isinstance(error, VerdictError) else error.code
+            account = error.details.get("account")
+            self._audit.refused("identify", peer.uid, reason, pid=peer.pid, account=str(account or ""))
+            raise
+
+    async def _found(self, peer: Peer) -> Caller:
+        """One search for a UID at a time, which all who ask for it wait for."""
         task = self._finding.get(peer.uid)
         if task is None:
             task = self._finding[peer.uid] = asyncio.get_running_loop().create_task(self._find(peer.uid))
@@ -88,17 +108,12 @@ class HostIdentity:
         account = await loop.run_in_executor(self._threads, self._account, uid, people)
         verdict = await self._verdicts.of(uid)
         if verdict != ALLOW:
-            # The class is for the audit. Whoever it is already knows more than a stranger should be told.
-            raise AmuxError(
-                "identity_refused",
-                f"the account of UID {uid} may not be used now: ask the administrator",
-                uid=uid,
-            )
+            raise VerdictError(uid, verdict)
         alias = people.aliases.get(account.name)
         check_principal(account.name if alias is None else alias)
         principal, new = await loop.run_in_executor(self._threads, self._registry.principal_of, account, alias)
         if new:
-            self._enrolled(account, principal)
+            self._audit.did("enrol", uid=uid, account=account.name, principal=principal)
         scope = scope_of(principal, isolation=self._isolation)
         caller = Caller(uid, account.name, principal, scope, administrator=False)
         self._known[uid] = caller, time.monotonic() + self._seconds()

@@ -17,6 +17,7 @@ import shlex
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,13 +28,17 @@ from amux.errors import EXIT_USAGE, AmuxError
 from amux_hub import config as configuration
 from amux_hub import interfaces, logs, sockets
 from amux_hub.admission import Admission, Limits
+from amux_hub.audit import Audit
 from amux_hub.config import KEYS, Config, ConfigError
 from amux_hub.home import private_directory
-from amux_hub.identity import Identity, OwnerIdentity
+from amux_hub.identity import Identity, OwnerIdentity, Peer
 from amux_hub.memory import Memory
 from amux_hub.notify import Notifier
+from amux_hub.people import HostIdentity, People
+from amux_hub.registry import Registry
 from amux_hub.sockets import Listening
 from amux_hub.store import Store
+from amux_hub.verdicts import Verdicts
 from amux_hub.wire import reply
 from amux_hub.wire.accept import Connection, Listener
 from amux_hub.wire.server import VarlinkServer
@@ -59,6 +64,12 @@ class Service:
         self._notifier = notifier
         self._listening: list[Listening] = []
         given = sockets.given()
+        if config.system and (missing := [name for name in sockets.NAMES if name not in given]):
+            raise AmuxError(
+                "invalid_argument",
+                f"a system Hub takes its sockets from systemd, and {', '.join(missing)} did not come: start it with "
+                "systemctl start amux-hub, or run amux-hub without --system for a Hub of your own",
+            )
         private_directory(config["home"], "home")
         self._store = Store(config["home"], config["limits.cache_bytes"], config["limits.free_bytes"])
         try:
@@ -72,11 +83,14 @@ class Service:
             self._close_sockets()
             self._store.close()
             raise
-        self._memory = Memory(self._store, config["memory.enabled"])
-        self._identity: Identity = OwnerIdentity(isolation=config["isolation"])
+        self._people: HostIdentity | None = None
+        self._audit = Audit() if config.system else None
+        self._memory = Memory(self._store, config["memory.enabled"], self._audit)
         self._admission = Admission(Limits())
         self._timeouts = Timeouts()
         self._shared = interfaces.Shared(config, dict(config.values()), self._memory, self._admission)
+        self._identity = self._who(config)
+        self._connections: set[Connection] = set()
         self._varlink = VarlinkServer(self._interfaces, self._admission, self._timeouts)
         self._mcp: McpServer | None = None
         self._mcp_tasks: set[asyncio.Task[None]] = set()
@@ -85,6 +99,28 @@ class Service:
         self._hurry = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._apply(config)
+
+    def _who(self, config: Config) -> Identity:
+        """The owner alone at a private Hub, the accounts of the host at a system Hub."""
+        if self._audit is None:
+            return OwnerIdentity(isolation=config["isolation"])
+        running = self._shared.running
+
+        def seconds() -> float:
+            return float(running["identity.verdict_seconds"])
+
+        def people() -> People:
+            return People(running["identity.aliases"], frozenset(running["identity.services"]))
+
+        self._people = HostIdentity(
+            Registry(config["home"]),
+            Verdicts(seconds),
+            isolation=config["isolation"],
+            people=people,
+            seconds=seconds,
+            audit=self._audit,
+        )
+        return self._people
 
     def run(self) -> int:
         """Serve until TERM or INT; the exit status."""
@@ -110,6 +146,7 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
         self._notifier.watch()
         self._varlink.sweep()
+        watching = asyncio.ensure_future(self._watch_people())
         stopped = asyncio.ensure_future(self._stop.wait())
         starting = asyncio.ensure_future(self._serve())
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +155,29 @@ class Service:
             self._ready()
         await stopped
         starting.cancel()
+        watching.cancel()
         return await self._drain()
+
+    async def _watch_people(self) -> None:
+        """Ask again about everybody who is connected, and end the connections of those who are refused now."""
+        while self._people is not None and self._audit is not None:
+            due = time.monotonic() + float(self._shared.running["identity.verdict_seconds"])
+            while time.monotonic() < due:
+                await asyncio.sleep(1)
+                self._audit.tick()
+            peers = {connection.peer.uid: connection.peer for connection in self._connections}
+            await asyncio.gather(*(self._ask_again(self._people, peer) for peer in peers.values()))
+
+    async def _ask_again(self, people: HostIdentity, peer: Peer) -> None:
+        try:
+            await people.identify(peer)
+        except AmuxError as error:
+            if error.code == "identity_refused":
+                self._end_connections(peer.uid)
+
+    def _end_connections(self, uid: int) -> None:
+        for connection in [one for one in self._connections if one.peer.uid == uid]:
+            connection.end()
 
     async def _serve(self) -> None:
         """hub.sock and admin.sock at once; mcp.sock when its library, a second's work, is loaded."""
@@ -141,7 +200,9 @@ class Service:
         begin: Callable[[socket.socket, Connection], object],
         refusal: Callable[[AmuxError], bytes],
     ) -> None:
-        listener = Listener(listening.name, listening.socket, self._identity, self._admission, begin, refusal)
+        listener = Listener(
+            listening.name, listening.socket, self._identity, self._admission, begin, refusal, self._connections
+        )
         listener.start()
         self._listeners.append(listener)
 
@@ -220,6 +281,8 @@ class Service:
             else:
                 self._shared.config = config
                 self._apply(config)
+                if self._people is not None:
+                    self._people.forget()
                 waiting = [name for name in KEYS if config[name] != self._shared.running[name]]
                 _log.info("configuration reloaded", extra={"amux": {"needs_restart": ",".join(waiting) or "nothing"}})
             self._notifier.ready()
@@ -264,6 +327,9 @@ class Service:
             _log.error("stopping although a file operation does not end")
             logging.shutdown()
             os._exit(1)  # the interpreter would wait for the thread
+        if self._people is not None and self._audit is not None:
+            self._people.close()
+            self._audit.tick()
         self._store.close()
         return 0
 
@@ -276,12 +342,12 @@ def _assign(target: object, section: str, config: Config) -> None:
             setattr(target, attribute, config[name])
 
 
-def main(file: str | None, env: Mapping[str, str]) -> int:
+def main(file: str | None, env: Mapping[str, str], *, system: bool) -> int:
     """Run the Hub: the exit status. Errors that stop it are one line each on standard error."""
     os.umask(0o077)
     notifier = Notifier()
     try:
-        config = configuration.load(file, env)
+        config = configuration.load(file, env, system=system)
         logs.setup(config["log.level"], env)
         service = Service(config, notifier)
     except ConfigError as error:

@@ -12,12 +12,24 @@ import pytest
 from amux.errors import AmuxError
 from amux_hub import accounts
 from amux_hub.accounts import Account
+from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, Peer
 from amux_hub.people import HostIdentity, People
 from amux_hub.registry import Registry
 from amux_hub.verdicts import REFUSALS, Verdicts
 
 _NAMES = {1001: "ann", 1002: "bob", 1003: "ann-admin", 105: "ci", 106: "www", 61200: "lent", 4_000_000_000: "far"}
+
+
+class _Audit(Audit):
+    """Keeps what it is told, instead of writing it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[str, dict[str, Field]]] = []
+
+    def did(self, event: str, **fields: Field) -> None:
+        self.records.append((event, fields))
 
 
 class Host:
@@ -28,7 +40,7 @@ class Host:
         self.name_service: Exception | None = None
         self.verdict: str | AmuxError = "allow"
         self.people = People({"ann-admin": "ann"}, frozenset({"ci"}))
-        self.enrolled: list[tuple[str, str]] = []
+        self.audit = _Audit()
         self.asked: list[int] = []
         self.registry = Registry(str(home))
         self.identity = HostIdentity(
@@ -37,7 +49,7 @@ class Host:
             isolation=isolation,
             people=lambda: self.people,
             seconds=lambda: seconds,
-            enrolled=lambda account, principal: self.enrolled.append((account.name, principal)),
+            audit=self.audit,
         )
 
     def account_of(self, uid: int) -> Account | None:
@@ -98,7 +110,10 @@ def test_the_chain_with_and_without_isolation(make: Make) -> None:
         host = make()
         assert await host.who(1001) == Caller(1001, "ann", "ann", "principal:ann", administrator=False)
         assert await host.who(1003) == Caller(1003, "ann-admin", "ann", "principal:ann", administrator=False)
-        assert host.enrolled == [("ann", "ann"), ("ann-admin", "ann")]
+        assert host.audit.records == [
+            ("enrol", {"uid": 1001, "account": "ann", "principal": "ann"}),
+            ("enrol", {"uid": 1003, "account": "ann-admin", "principal": "ann"}),
+        ]
         host = make(isolation=False)
         assert (await host.who(1001)).scope == "global"
 
@@ -159,6 +174,7 @@ def test_c31_the_class_of_a_refusal_is_not_told(make: Make) -> None:
             host.verdict = verdict
             error = await host.refused(1001)
             told.add((error.message, tuple(error.details.items())))
+            assert host.audit.refusals[verdict] == 1
         assert len(told) == 1
 
     run(test())

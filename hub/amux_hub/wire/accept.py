@@ -12,6 +12,7 @@ import contextlib
 import errno
 import logging
 import socket
+import time
 from collections.abc import Callable
 
 from amux.errors import AmuxError
@@ -31,17 +32,34 @@ _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Connection:
-    """One accepted connection: its peer, and what it counts for. Both front ends serve exactly this."""
+    """One accepted connection: its peer, and what it counts for. Both front ends serve exactly this.
 
-    __slots__ = ("_admission", "_identity", "_released", "peer")
+    `since` is a time of the loop's clock. While it is open it is a member of `among`.
+    """
 
-    def __init__(self, peer: Peer, identity: Identity, admission: Admission) -> None:
+    __slots__ = ("_admission", "_among", "_connected", "_identity", "_released", "listener", "peer", "since")
+
+    def __init__(
+        self,
+        peer: Peer,
+        identity: Identity,
+        admission: Admission,
+        connected: socket.socket | None = None,
+        listener: str = "",
+        among: set[Connection] | None = None,
+    ) -> None:
         """Counts the connection; raises `limit_exceeded` or `busy` if it is one too many."""
         admission.connect(peer.uid)
         self.peer = peer
+        self.listener = listener
+        self.since = time.monotonic()
         self._identity = identity
         self._admission = admission
+        self._connected = connected
         self._released = False
+        self._among = among
+        if among is not None:
+            among.add(self)
 
     async def caller(self) -> Caller:
         """Who this is now: asked for each call. Raises `identity_refused` or `identity_unavailable`."""
@@ -51,11 +69,20 @@ class Connection:
         """One request slot of the peer's UID. Entering raises `busy` or `shutting_down`."""
         return self._admission.request(self.peer.uid)
 
+    def end(self) -> None:
+        """End it now, whatever it does: its peer is nobody to us any more. The front end sees the end of input."""
+        if self._connected is not None:
+            with contextlib.suppress(OSError):
+                self._connected.shutdown(socket.SHUT_RDWR)
+
     def release(self) -> None:
         """The connection is closed: count it no more. Safe to repeat."""
         if not self._released:
             self._released = True
+            self._connected = None
             self._admission.disconnect(self.peer.uid)
+            if self._among is not None:
+                self._among.discard(self)
 
 
 class Listener:
@@ -69,9 +96,11 @@ class Listener:
         admission: Admission,
         begin: Callable[[socket.socket, Connection], object],
         refusal: Callable[[AmuxError], bytes],
+        among: set[Connection] | None = None,
     ) -> None:
-        """`refusal` encodes the one answer that a connection over a limit gets."""
+        """`refusal` encodes the one answer that a connection over a limit gets; `among` are the open ones."""
         self.name = name
+        self._among = among
         self.socket = listening
         self._identity = identity
         self._admission = admission
@@ -115,7 +144,9 @@ class Listener:
         try:
             peer = peer_of(connected)
             try:
-                connection = Connection(peer, self._identity, self._admission)
+                connection = Connection(
+                    peer, self._identity, self._admission, connected, self.name, self._among
+                )
             except AmuxError as error:
                 self._refuse(connected, peer, error)
                 return
