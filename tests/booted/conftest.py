@@ -1,0 +1,109 @@
+"""Fixtures of the booted systems. Every test below this folder is for root, whatever it says itself.
+
+`machine` runs a test in each suite; a test that concerns one asks for `bookworm` or `trixie`. Those machines are
+shared by all tests of the run: a test leaves them as it found them (`accounts` does), or boots its own with `boot`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.booted.lab import image
+from tests.booted.lab.machine import ROOT, Account, Machine
+from tests.booted.lab.recipe import SUITES
+
+HERE = Path(__file__).resolve().parent
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.root)
+
+
+def _boot(config: pytest.Config, suite: str, binds: dict[Path, str] | None = None) -> Machine:
+    # pytest would keep the lines that say how far a build is.
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        image.ensure(suite)
+    return Machine(suite, f"{suite}-{os.getpid()}-{next(_numbers)}", binds)
+
+
+@pytest.fixture(scope="session")
+def _shared(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Machine]]:
+    machines: dict[str, Machine] = {}
+    with ExitStack() as stack:
+
+        def get(suite: str) -> Machine:
+            if suite not in machines:
+                machines[suite] = stack.enter_context(_boot(request.config, suite))
+            return machines[suite]
+
+        yield get
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def machine(request: pytest.FixtureRequest, _shared: Callable[[str], Machine]) -> Machine:
+    """The run's machine of each suite in turn."""
+    return _shared(request.param)
+
+
+@pytest.fixture(scope="session")
+def bookworm(_shared: Callable[[str], Machine]) -> Machine:
+    return _shared("bookworm")
+
+
+@pytest.fixture(scope="session")
+def trixie(_shared: Callable[[str], Machine]) -> Machine:
+    return _shared("trixie")
+
+
+@pytest.fixture
+def boot(request: pytest.FixtureRequest) -> Iterator[Callable[..., Machine]]:
+    """`boot(suite, binds=None)`: a machine of the test's own, gone after it."""
+    with ExitStack() as stack:
+        yield lambda suite, binds=None: stack.enter_context(_boot(request.config, suite, binds))
+
+
+@pytest.fixture
+def accounts() -> Iterator[Callable[..., Account]]:
+    """`accounts(machine, name, *useradd_options)`: an account that is removed after the test."""
+    made: list[tuple[Machine, str]] = []
+
+    def make(machine: Machine, name: str, *options: str) -> Account:
+        made.append((machine, name))
+        return machine.account(name, *options)
+
+    yield make
+    for machine, name in made:
+        machine.remove_account(name)
+
+
+@pytest.fixture(scope="session")
+def package() -> Callable[[str], Path]:
+    """`package(suite)`: the Debian package built for a suite; `machine.install` takes it."""
+    built: dict[str, Path] = {}
+
+    def get(suite: str) -> Path:
+        if suite not in built:
+            script = ROOT / "packaging" / "build_deb.py"
+            if not script.exists():
+                pytest.skip("packaging/build_deb.py")
+            command = [sys.executable, str(script), "--suite", suite]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            built[suite] = Path(done.stdout.strip().splitlines()[-1])
+        return built[suite]
+
+    return get
