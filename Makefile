@@ -4,12 +4,13 @@
 RUN = packaging/bootstrap -m tests.runner
 ARGS =
 
-.PHONY: help demo test check venv bench pyz docs lock clean
+.PHONY: help demo test check lab venv bench pyz docs lock clean
 
 help:
 	@echo 'make demo    see the memory at work: a private Hub, the command line, MCP'
 	@echo 'make test    all tests (as root also those that need root); ARGS="-k conflict tests/cli" selects'
 	@echo 'make check   lint and types alone'
+	@echo 'make lab     a root shell in a booted Debian 12 (as root); ARGS="--suite trixie", ARGS="-- COMMAND"'
 	@echo 'make bench   measure beside grep, ripgrep and two other memory servers'
 	@echo 'make pyz     dist/amux.pyz, the command-line tool as one file'
 	@echo 'make docs    write the generated parts of docs/reference'
@@ -28,6 +29,9 @@ check:
 
 venv:
 	@$(RUN) venv
+
+lab:
+	@$(RUN) lab $(ARGS)
 
 bench:
 	@$(RUN) run tests/bench/run.py $(ARGS)

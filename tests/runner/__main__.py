@@ -3,6 +3,7 @@
     test [PYTEST ARGUMENTS]   every layer and a summary; with arguments one selection
     check                     lint and types alone
     venv                      the development environment, .venv
+    lab [ARGUMENTS]           a shell or a command in a booted system; tests/booted/lab
     run MODULE [ARGUMENTS]    `python -m MODULE` (or a .py file) in .venv
 """
 
@@ -36,6 +37,9 @@ def main(arguments: list[str]) -> int:
             case "venv":
                 say(f"ready: {env.development().parent.relative_to(CHECKOUT)}/")
                 return 0
+            case "lab":
+                _prerequisites([layer for layer in layers.LAYERS if layer.name == "booted"])
+                return inside(["-m", "tests.booted.lab", *rest])
             case "run":
                 module, *more = rest
                 return inside([*([] if module.endswith(".py") else ["-m"]), module, *more])
@@ -63,14 +67,16 @@ def test(selection: list[str]) -> int:
     supervisor = Supervisor()
     try:
         known = layers.present(CHECKOUT / "tests")
-        absent = {} if selection else _prerequisites(known)
+        # A selection names what it is about; only that layer's needs are worth an installation.
+        chosen = [layer for layer in known if any(f"tests/{layer.name}" in word for word in selection)]
+        absent = _prerequisites(chosen if selection else known)
         place = with_node(run.place())
         if selection:
             return _selection(run, supervisor, place, selection)
         results = [
             _layer(supervisor, place, layer)
             for layer in known
-            if not any(layer in without for without in absent.values())
+            if not layer.root_only and not any(layer in without for without in absent.values())
         ]
         not_run = [
             f"{layer.name}: missing {' '.join(package for package, some in absent.items() if layer in some)}"
@@ -80,13 +86,12 @@ def test(selection: list[str]) -> int:
         second, unavailable = _second(run, supervisor, place, known)
         results += second
         not_run += unavailable
-        if os.geteuid() == 0:
-            if layers.has_root_tests(place.source / "tests"):
-                marked = ["-m", "root", "tests"]
-                results.append(supervisor.pytest(run.as_root(place), "root", marked, 600))
-        elif layers.has_root_tests(place.source / "tests"):
-            not_run.append("root: needs root (sudo make test)")
-            not_run += [f"  {name}" for name in supervisor.names(place, ["-m", "root", "tests"])]
+        for name, seconds, arguments in _of_root(place, known):
+            if os.geteuid() == 0:
+                results.append(supervisor.pytest(run.as_root(place), name, arguments, seconds))
+            else:
+                not_run.append(f"{name}: needs root (sudo make test)")
+                not_run += [f"  {test}" for test in supervisor.names(place, arguments)]
         say(summary(results, not_run, _caches(run, place)))
         say(closing(results))
         return 1 if any(result.bad for result in results) else 0
@@ -113,6 +118,16 @@ def _prerequisites(known: list[layers.Layer]) -> dict[str, list[layers.Layer]]:
 
 def _layer(supervisor: Supervisor, place: Place, layer: layers.Layer) -> Result:
     return supervisor.pytest(place, layer.name, ["-m", "not root", f"tests/{layer.name}"], layer.seconds)
+
+
+def _of_root(place: Place, known: list[layers.Layer]) -> list[tuple[str, int, list[str]]]:
+    """What root runs: name, seconds and arguments of each. A layer of its own is not collected a second time."""
+    own = [layer for layer in known if layer.root_only]
+    runs = [(layer.name, layer.seconds, [f"tests/{layer.name}"]) for layer in own]
+    if layers.has_root_tests(place.source / "tests"):
+        apart = [f"--ignore=tests/{layer.name}" for layer in own]
+        runs.insert(0, ("root", 600, ["-m", "root", *apart, "tests"]))
+    return runs
 
 
 def _second(

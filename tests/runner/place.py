@@ -201,6 +201,8 @@ def _environment(python: Path, dependencies: Path, tmp: Path, cache: Path, root:
     kept["AMUX_TESTS_CACHE"] = str(cache)
     kept["MYPY_CACHE_DIR"] = str(cache / "mypy")
     kept["RUFF_CACHE_DIR"] = str(cache / "ruff")
+    if images := os.environ.get("AMUX_TESTS_IMAGES"):
+        kept["AMUX_TESTS_IMAGES"] = images
     kept["npm_config_cache"] = str(cache / "npm-cache")
     if root:
         kept["AMUX_TESTS_REQUIRE_ALL"] = "1"
