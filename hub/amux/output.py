@@ -125,6 +125,8 @@ def fragment(reply: dict[str, Any]) -> None:
     if content and not content.endswith(("\n", "\r")):
         text(1, "\n")
     lines = f"lines {reply.get('start_line')} to {reply.get('end_line')} of {reply.get('total_lines')}"
+    if reply.get("start_line") == 0:  # it is empty, or ends before the line that was asked for
+        lines = f"no such line ({reply.get('total_lines')} in all)" if reply.get("total_lines") else "empty"
     line(2, f"-- {reply.get('path')}: {lines}, {reply.get('size_bytes')} bytes, revision {reply.get('revision')}")
     if reply.get("truncated"):
         line(2, f"-- cut: go on with --offset {reply.get('next_offset')}")

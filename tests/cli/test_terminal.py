@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from amux import output
+from amux.cli.status import _duration
 from tests.cli.scripted import ScriptedHub
 from tests.cli.tool import Tool
 from tests.harness import Hub
@@ -135,10 +138,37 @@ def test_status_config_and_whoami_in_words(amux: Tool, own_hub: Hub) -> None:
     status = amux.at_terminal("status", hub=where).out.decode()
     assert "running: on, saved: off (in force after a restart of the Hub)" in status
     assert "AMUX_HUB names it" in status
+    assert re.search(r"^running +yes, for \d+ s", status, re.MULTILINE)
+    assert re.search(r"^connections +1 open, \d+ accepted, 0 refused, 0 dropped$", status, re.MULTILINE)
+    assert "uptime" not in status
     assert b"scope" in amux.at_terminal("whoami", hub=where).out
     described = amux.at_terminal("system", "config", "get", "memory.enabled", hub=where).out
     assert b"the default is false" in described
     assert b"limits.free_bytes = " in amux.at_terminal("system", "config", "list", hub=where).out
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [(0, "0 s"), (59_999, "59 s"), (192_000, "3 min 12 s"), (3_600_000, "1 h 0 min"), (90_061_000, "1 d 1 h")],
+)
+def test_a_duration_in_words(milliseconds: int, shown: str) -> None:
+    assert _duration(milliseconds) == shown
+
+
+def test_a_usage_error_is_one_line_and_names_its_command(amux: Tool) -> None:
+    """Also where click breaks the line, or has lost the command."""
+    choices = amux.at_terminal("completion", hub=None).err.decode()
+    assert choices.endswith("Choose from: bash, zsh, fish. See: amux completion --help\n")
+    lost = amux.at_terminal("memory", "show", "a.md", "--offset", hub=None).err
+    assert lost == b"amux: Option '--offset' requires an argument. See: amux memory show --help\n"
+
+
+def test_a_part_without_a_line_is_called_so(amux: Tool, hub: Hub) -> None:
+    put(hub, "a.md", "one\n")
+    put(hub, "empty.md", "")
+    beyond = amux.at_terminal("memory", "show", "a.md", "--start-line", "9", hub=hub.sockets["hub"])
+    assert b"-- a.md: no such line (1 in all), 4 bytes" in beyond.err
+    assert b"-- empty.md: empty, 0 bytes" in amux.at_terminal("memory", "show", "empty.md", hub=hub.sockets["hub"]).err
 
 
 def test_a_narrow_locale_loses_nothing(amux: Tool, hub: Hub) -> None:

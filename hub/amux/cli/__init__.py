@@ -22,18 +22,18 @@ def amux() -> None:
     """One long-term memory for the coding agents of this host, kept as plain Markdown."""
 
 
-@amux.command()
+@amux.command(short_help="Serve the memory tools to an agent.")
 def mcp() -> int:
     """Serve the memory tools to an agent: MCP on standard input and output.
 
-    Add it to an agent once, for example: claude mcp add amux -- amux mcp
+    Add it to an agent once, for example: claude mcp add --scope user amux -- amux mcp
     """
     from amux import relay
 
     return relay.main([])
 
 
-@amux.command("dial-stdio")
+@amux.command("dial-stdio", short_help="Join standard input and output to the Hub.")
 @click.option("--mcp", "to_mcp", is_flag=True, help="Join the MCP socket instead of the Varlink one.")
 def dial_stdio(to_mcp: bool) -> int:
     """Join standard input and output to the Hub of this machine; ssh:// addresses in AMUX_HUB use it."""
@@ -73,8 +73,27 @@ def _invoke(argv: list[str]) -> int:
         output.text(2, problem.format_message() + "\n")
         return EXIT_USAGE
     except click.UsageError as problem:
-        command = problem.ctx.command_path if problem.ctx is not None else "amux"
-        raise AmuxError("invalid_argument", f"{problem.format_message()} See: {command} --help") from problem
+        raise AmuxError("invalid_argument", f"{_sentence(problem)} See: {_named(argv)} --help") from problem
     except click.ClickException as problem:
         raise AmuxError("invalid_argument", problem.format_message()) from problem
     return status if isinstance(status, int) else EXIT_OK
+
+
+def _sentence(problem: click.UsageError) -> str:
+    """The message in one line that ends with a point: click breaks its lists of choices and ends some with none."""
+    message = " ".join(problem.format_message().split())
+    return message if message.endswith((".", "?")) else f"{message}."
+
+
+def _named(argv: list[str]) -> str:
+    """The command that the words name, as far as there is one; click does not always say it."""
+    group, path = amux, ["amux"]
+    for word in argv:
+        command = group.commands.get(word)
+        if command is None:
+            break
+        path.append(word)
+        if not isinstance(command, click.Group):
+            break
+        group = command
+    return " ".join(path)

@@ -18,9 +18,11 @@ def command(shell: str) -> int:
     """Print the completion script of a shell.
 
     \b
-    bash: amux completion bash > ~/.local/share/bash-completion/completions/amux
+    bash: mkdir -p ~/.local/share/bash-completion/completions
+          amux completion bash > ~/.local/share/bash-completion/completions/amux
     zsh:  amux completion zsh > "${fpath[1]}/_amux"
-    fish: amux completion fish > ~/.config/fish/completions/amux.fish
+    fish: mkdir -p ~/.config/fish/completions
+          amux completion fish > ~/.config/fish/completions/amux.fish
     """
     kind = get_completion_class(shell)
     assert kind is not None

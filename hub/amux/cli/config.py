@@ -15,7 +15,7 @@ ADMIN = "io.amux.Admin."
 _JSON = click.option("--json", "json", is_flag=True, help="Print JSON at a terminal too.")
 
 
-@click.group("config")
+@click.group("config", short_help="Show and save settings.")
 def group() -> None:
     """Show and save settings; a saved one is in force after a restart of the Hub."""
 
@@ -42,7 +42,7 @@ def _readable(setting: dict[str, Any]) -> str:
     return shown
 
 
-@group.command("list")
+@group.command("list", short_help="Show every setting.")
 @_JSON
 def list_settings(json: bool) -> int:
     """Show every setting, its saved and its running value, and where it comes from."""

@@ -28,7 +28,7 @@ def whoami(json: bool) -> int:
     return EXIT_OK
 
 
-@click.command()
+@click.command(short_help="Show which Hub is reached, and whether memory is on.")
 @_JSON
 def status(json: bool) -> int:
     """Show which Hub is reached and why, its version, and whether memory is on."""
@@ -54,18 +54,38 @@ def status(json: bool) -> int:
 
 
 def _readable(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts in the order that a person asks for them; the switch in words."""
+    """The facts in the order that a person asks for them, in words; what this version does not know, as it came."""
     shown = {"Hub": facts.pop("hub"), "because": facts.pop("why")}
-    if facts.pop("reachable"):
-        running, saved = facts.pop("memory_enabled_running", None), facts.pop("memory_enabled_saved", None)
-        shown["running"] = "yes"
-        shown["memory"] = f"running: {_switch(running)}, saved: {_switch(saved)}"
-        if running != saved:
-            shown["memory"] += " (in force after a restart of the Hub)"
-        shown["version"] = f"{facts.pop('version', '?')} (this amux: {facts.pop('client_version')})"
-    else:
-        shown["running"] = "no"
-    return {**shown, **facts}
+    if not facts.pop("reachable"):
+        return {**shown, "running": "no", "this amux": facts.pop("client_version"), **facts}
+    shown["running"] = "stopping" if facts.pop("draining", False) else "yes"
+    if "uptime_ms" in facts:
+        shown["running"] += f", for {_duration(facts.pop('uptime_ms'))}"
+    running, saved = facts.pop("memory_enabled_running", None), facts.pop("memory_enabled_saved", None)
+    shown["memory"] = f"running: {_switch(running)}, saved: {_switch(saved)}"
+    if running != saved:
+        shown["memory"] += " (in force after a restart of the Hub)"
+    shown["version"] = f"{facts.pop('version', '?')} (this amux: {facts.pop('client_version')})"
+    if "connections" in facts:
+        facts["connections_open"] = facts.pop("connections")
+    counts = {
+        "connections": _counts(facts, "connections", ("open", "accepted", "refused", "dropped")),
+        "requests": _counts(facts, "requests", ("running", "served", "refused")),
+    }
+    return {**shown, **facts, **{name: count for name, count in counts.items() if count}}
+
+
+def _counts(facts: dict[str, Any], what: str, kinds: tuple[str, ...]) -> str:
+    """Take the counters of one thing out of the facts: `1 open, 62 accepted`."""
+    return ", ".join(f"{facts.pop(f'{what}_{kind}')} {kind}" for kind in kinds if f"{what}_{kind}" in facts)
+
+
+def _duration(milliseconds: int) -> str:
+    """The two largest units: `3 min 12 s`."""
+    seconds = milliseconds // 1000
+    units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s"))
+    first = next((place for place, (count, _) in enumerate(units) if count), len(units) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2])
 
 
 def _switch(value: object) -> str:
