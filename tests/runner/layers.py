@@ -31,6 +31,7 @@ LAYERS = (
     Layer("property"),
     Layer("wire", second_interpreter=True),
     Layer("service"),
+    Layer("systemd", needs=(("systemd-analyze", "systemd"),)),
     Layer("cli", second_interpreter=True),
     Layer("mcp"),
     Layer("fuzz"),
