@@ -1,4 +1,4 @@
-"""`amux-hub` runs the Hub; `amux-hub check-config [FILE]` says what is wrong with a configuration."""
+"""`amux-hub` runs the Hub; `check-config` says what is wrong with a configuration, `doctor` with a Hub and its host."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     env = dict(os.environ)
     if options.command == "check-config":
         return check_config(options.file or options.config, env, system=options.system, as_json=options.json)
+    if options.command == "doctor":
+        from amux_hub.doctor import command
+
+        return command.main(options.config, env, system=options.system, as_json=options.json)
     from amux_hub import service
 
     return service.main(options.config, env, system=options.system)
@@ -52,6 +56,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("file", metavar="FILE", nargs="?")
     check.add_argument("--json", action="store_true", help="print JSON")
+    doctor = commands.add_parser(
+        "doctor",
+        help="look for what is wrong, and say how to mend it",
+        description="Look at a Hub, its host and its memory; change nothing. Without --system or --config it is the "
+        "Hub of this host where /etc/amux/hub.yaml exists and AMUX_HOME is not set, else your own. "
+        "Exit 0 without problems, 1 with, 2 for wrong usage.",
+    )
+    # SUPPRESS: what stands before the word `doctor` counts too.
+    doctor.add_argument("--system", action="store_true", default=argparse.SUPPRESS, help="the Hub of this host")
+    doctor.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the Hub with this hub.yaml")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 

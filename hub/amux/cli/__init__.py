@@ -12,7 +12,7 @@ import click
 from click.shell_completion import shell_complete
 
 from amux import __version__, output
-from amux.cli import completion, config, memory, status
+from amux.cli import completion, config, doctor, memory, status
 from amux.errors import EXIT_OK, EXIT_USAGE, AmuxError
 
 
@@ -52,6 +52,7 @@ amux.add_command(memory.group)
 amux.add_command(status.status)
 amux.add_command(status.whoami)
 amux.add_command(completion.command)
+amux.add_command(doctor.doctor)
 
 
 def main(argv: list[str]) -> int:

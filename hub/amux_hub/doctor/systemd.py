@@ -1,0 +1,48 @@
+"""What systemctl says of our units. It changes nothing and starts nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+from amux_hub.doctor.finding import SkippedError
+
+SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-pam.socket")
+SERVICES = ("amux-hub.service", "amux-pam.service")
+_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit, in the words of org.freedesktop.systemd1(5)."""
+
+    name: str
+    load: str
+    active: str
+    result: str
+    file_state: str
+    stale: bool
+    """Its file changed since systemd read it."""
+
+
+def units(systemctl: str | None) -> dict[str, Unit]:
+    """Raises SkippedError where systemd does not run or does not answer."""
+    if systemctl is None:
+        raise SkippedError("systemd does not run here")
+    names = ("Id", "LoadState", "ActiveState", "Result", "UnitFileState", "NeedDaemonReload")
+    command = [systemctl, "show", "--property=" + ",".join(names), "--", *SOCKETS, *SERVICES]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SkippedError(f"systemctl gives no answer: {type(error).__name__}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise SkippedError(f"systemctl gives no answer: {lines[-1][:120]}")
+    found = {}
+    for block in done.stdout.strip().split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        load, active, result, state, stale = (values.get(name, "") for name in names[1:])
+        found[values.get("Id", "")] = Unit(values.get("Id", ""), load, active, result, state, stale == "yes")
+    return found
