@@ -4,7 +4,7 @@
 RUN = packaging/bootstrap -m tests.runner
 ARGS =
 
-.PHONY: help demo test check lab venv bench pyz docs lock clean
+.PHONY: help demo test check lab venv bench pyz deb docs lock clean
 
 help:
 	@echo 'make demo    see the memory at work: a private Hub, the command line, MCP'
@@ -13,6 +13,7 @@ help:
 	@echo 'make lab     a root shell in a booted Debian 12 (as root); ARGS="--suite trixie", ARGS="-- COMMAND"'
 	@echo 'make bench   measure beside grep, ripgrep and two other memory servers'
 	@echo 'make pyz     dist/amux.pyz, the command-line tool as one file'
+	@echo 'make deb     dist/amux-hub_*.deb, the Debian package; ARGS="--suite trixie" for another Debian'
 	@echo 'make docs    write the generated parts of docs/reference'
 	@echo 'make venv    the development environment, .venv'
 	@echo 'make lock    resolve packaging/requirements.lock anew'
@@ -40,11 +41,15 @@ pyz:
 	@mkdir -p dist
 	@$(RUN) run packaging/build_pyz.py dist/amux.pyz $(ARGS)
 
+deb:
+	@$(RUN) run packaging/build_deb.py $(ARGS)
+
 docs:
 	@$(RUN) run packaging/gen_docs.py $(ARGS)
 
 lock:
 	@packaging/bootstrap packaging/lock.py
+	@$(RUN) run packaging/lock_wheels.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

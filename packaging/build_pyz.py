@@ -11,11 +11,14 @@ hash-based ones (PEP 552): nothing compares times. Uses the standard library; cl
 from __future__ import annotations
 
 import argparse
+import base64
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,17 +36,19 @@ from amux.__main__ import main
 sys.exit(main())
 '''
 
-# Runs in the interpreter that the archive is for. The second word of a pair is the name inside the archive: it
-# is what a traceback shows, and the build's own paths must not decide the bytes.
+# Runs in the interpreter that the archive is for, which may see another tree of files (chroot): sources come by
+# standard input, compiled modules leave by standard output. The second word of a pair is the name inside the archive:
+# it is what a traceback shows, and the build's own paths must not decide the bytes.
 COMPILE = """
-import importlib.util, marshal, sys
-for line in sys.stdin.read().splitlines():
-    source, name, target = line.split("\\t")
-    data = open(source, "rb").read()
+import base64, importlib.util, json, marshal, sys
+compiled = {}
+for name, text in json.load(sys.stdin).items():
+    data = base64.b64decode(text)
     code = compile(data, "amux.pyz/" + name, "exec", dont_inherit=True, optimize=0)
     flags = (1).to_bytes(4, "little")  # hash-based, not checked: PEP 552
     header = importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(data)
-    open(target, "wb").write(header + marshal.dumps(code))
+    compiled[name] = base64.b64encode(header + marshal.dumps(code)).decode()
+json.dump(compiled, sys.stdout)
 """
 
 
@@ -64,12 +69,12 @@ def sources(click: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def compile_all(python: str, files: dict[str, Path], directory: Path) -> dict[str, bytes]:
-    """Name of the `.py` → bytes of its `.pyc`, compiled by `python`."""
-    targets = {name: directory / str(number) for number, name in enumerate(files)}
-    listing = "".join(f"{files[name]}\t{name}\t{target}\n" for name, target in targets.items())
-    subprocess.run([python, "-IS", "-c", COMPILE], input=listing.encode(), check=True)
-    return {name: target.read_bytes() for name, target in targets.items()}
+def compile_all(python: Sequence[str], files: dict[str, Path]) -> dict[str, bytes]:
+    """Name of the `.py` → bytes of its `.pyc`, compiled by the command `python`."""
+    listing = {name: base64.b64encode(path.read_bytes()).decode() for name, path in files.items()}
+    command = [*python, "-IS", "-c", COMPILE]
+    done = subprocess.run(command, input=json.dumps(listing).encode(), stdout=subprocess.PIPE, check=True)
+    return {name: base64.b64decode(text) for name, text in json.loads(done.stdout).items()}
 
 
 def licences(click: Path) -> dict[str, bytes]:
@@ -80,13 +85,13 @@ def licences(click: Path) -> dict[str, bytes]:
     return found
 
 
-def build(out: Path, python: str, click: Path, compression: int = zipfile.ZIP_STORED) -> None:
+def build(out: Path, python: Sequence[str], click: Path, compression: int = zipfile.ZIP_STORED) -> None:
     """Write the archive to `out`, replacing it at once."""
     with tempfile.TemporaryDirectory() as scratch:
         main = Path(scratch, "__main__.py")
         main.write_text(MAIN)
         files = {"__main__.py": main, **sources(click)}
-        compiled = compile_all(python, files, Path(scratch))
+        compiled = compile_all(python, files)
         members = licences(click)
         for name, path in files.items():
             members[name] = path.read_bytes()
@@ -110,7 +115,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--python", default="/usr/bin/python3", help="the interpreter that will run it")
     parser.add_argument("--click", type=Path, help="the directory of the click package to copy")
     arguments = parser.parse_args(argv)
-    build(arguments.out, arguments.python, arguments.click or find_click())
+    build(arguments.out, [arguments.python], arguments.click or find_click())
     return 0
 
 

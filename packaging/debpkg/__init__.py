@@ -1,0 +1,1 @@
+"""The parts of packaging/build_deb.py: suites, wheels, the tree, the man pages, the control files."""
