@@ -44,3 +44,5 @@ JSON_DEPTH = 16
 JSON_VALUES = 1024
 """Values of one message, counted by its commas and opening brackets."""
 PREAMBLE_BYTES = 1024
+ID_BYTES = 1024
+"""The id of an MCP request, if it is a string: each answer repeats it."""

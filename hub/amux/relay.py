@@ -151,7 +151,7 @@ class Relay:
             if len(line) <= limits.FRAME_BYTES:
                 self._notification(message, line)
         elif not relay_call.is_id(message["id"]):
-            error = AmuxError("protocol_error", "the id of a request is a string or a whole number")
+            error = AmuxError("protocol_error", relay_call.WANTED_ID)
             self._refuse(INVALID_REQUEST, error)
         else:
             self._request(Call(message, line))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PARSE_ERROR, INVALID_REQUEST, SERVER_ERROR = -32700, -32600, -32000  # JSON-RPC 2.0, section 5.1
 
+WANTED_ID = f"the id of a request is a whole number or a string of at most {limits.ID_BYTES} bytes"
+
 _HANDSHAKES = frozenset({"initialize", "server/discover"})
 _MODERN = "io.modelcontextprotocol/protocolVersion"
 """Each request of MCP 2026-07-28 says so in its `_meta`; there, results carry a `resultType`."""
@@ -78,7 +80,8 @@ def _line(message: dict[str, Any]) -> bytes:
 def is_id(value: object) -> bool:
     """Whether MCP allows this id (JSON-RPC 2.0 also knows null and fractions), and it can be answered."""
     if isinstance(value, str):
-        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+        fits = len(value) <= limits.ID_BYTES and len(value.encode("utf-8", "surrogatepass")) <= limits.ID_BYTES
+        return fits and not any("\ud800" <= letter <= "\udfff" for letter in value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -31,7 +31,7 @@ def test_no_more_than_16_requests_are_taken_before_one_is_answered() -> None:
         for _ in range(10):  # its line is there already: it would need one turn
             await asyncio.sleep(0)
         assert not another.done()
-        incoming.answered()
+        incoming.answered(1)
         message = await another
         assert not isinstance(message, Exception)
         ours.close()

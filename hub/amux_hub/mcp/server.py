@@ -140,7 +140,7 @@ class McpServer:
 
     async def _session(self, lines: Lines, connection: Connection, session: Session) -> None:
         incoming = Incoming(lines)
-        outgoing = Outgoing(lines, incoming.answered)
+        outgoing = Outgoing(lines, incoming)
         self._open[lines] = session
         try:
             await serve_dual_era_loop(
