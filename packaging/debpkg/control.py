@@ -173,7 +173,8 @@ def _owners(directory: Path) -> list[str]:
         if path.is_file() and path.name.upper().startswith(("LICEN", "COPYING")):
             text = path.read_text(encoding="utf-8", errors="replace")
             found += re.findall(r"^\s*Copyright (?:\(c\) |© )?(\d{4}.*?)\.?\s*$", text, re.MULTILINE | re.IGNORECASE)
-    return sorted(set(found))
+    # A licence names its own author too.
+    return sorted({owner for owner in found if "Free Software Foundation" not in owner})
 
 
 def epoch() -> int:
