@@ -117,8 +117,8 @@ class Host:
 
     @property
     def own_sudo(self) -> str:
-        """The same for the Hub's own files: a private Hub's are the caller's."""
-        return self.sudo if self.system else ""
+        """The same for the Hub's own files, which its account may change itself."""
+        return "" if self.euid == self.owner else self.sudo
 
     @property
     def restart(self) -> str:
