@@ -1,0 +1,176 @@
+"""The package on a booted Debian 12 and 13: installed, started by its sockets, broken and mended, upgraded, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.booted.lab.machine import Machine
+from tests.booted.lab.recipe import SUITES
+
+SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket")
+MARK = "/var/lib/amux/memory/kept.md"
+
+ASK = """
+import json, os, socket, sys
+done = []
+while not os.path.exists(sys.argv[1]):
+    with socket.socket(socket.AF_UNIX) as hub:
+        hub.settimeout(30)
+        try:
+            hub.connect("/run/amux/hub.sock")
+            hub.sendall(b'{"method":"org.varlink.service.GetInfo"}\\0')
+            done.append("answered" if hub.recv(65536).endswith(b"\\0") else "hung up")
+        except OSError as error:
+            done.append(str(error))
+    if len(done) == 1:
+        open(sys.argv[1] + ".asking", "w").close()
+print(json.dumps({word: done.count(word) for word in set(done)}))
+"""
+"""Connects again and again until a file is there, and counts what became of it."""
+
+
+WAIT = """
+import socket, sys
+all = [socket.socket(socket.AF_UNIX) for _ in range(30)]
+for one in all:
+    one.connect("/run/amux/hub.sock")
+print("connected", flush=True)
+sys.stdin.read()
+"""
+"""Thirty that connect and wait, until standard input ends."""
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def host(request: pytest.FixtureRequest, package: Callable[[str], Path]) -> Iterator[Machine]:
+    """A machine of this file's own. Each test leaves the package installed and enabled, its configuration as shipped."""
+    with Machine(request.param, f"{request.param}-life-{os.getpid()}") as machine:
+        machine.install(package(request.param))
+        yield machine
+
+
+@pytest.fixture
+def broken(host: Machine) -> Iterator[Callable[[], object]]:
+    """Calling it breaks hub.yaml; afterwards it is as shipped."""
+    good = host.get("/etc/amux/hub.yaml")
+    yield lambda: host.put(b"isolation: perhaps\n", "/etc/amux/hub.yaml")
+    host.put(good, "/etc/amux/hub.yaml")
+
+
+def _active(machine: Machine, unit: str) -> str:
+    return machine.run("systemctl", "is-active", unit, check=False).stdout.strip()
+
+
+def _sockets(machine: Machine) -> dict[str, str]:
+    return {unit: _active(machine, unit) for unit in SOCKETS}
+
+
+def _answers(machine: Machine) -> bool:
+    status = machine.run("amux", "status", "--json", check=False).stdout
+    return bool(json.loads(status)["reachable"])
+
+
+def test_the_first_connection_starts_the_hub_and_stopping_it_leaves_the_sockets_c39(host: Machine) -> None:
+    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
+    assert _active(host, "amux-hub.service") == "inactive"
+    assert _answers(host)
+    host.wait("a Hub that serves MCP too", lambda: _active(host, "amux-hub.service") == "active")
+    modes = host.run("stat", "-c", "%a %U %n", "/run/amux", *(f"/run/amux/{n}.sock" for n in ("hub", "mcp", "admin")))
+    assert modes.stdout.splitlines() == [
+        "755 root /run/amux",
+        "666 root /run/amux/hub.sock",
+        "666 root /run/amux/mcp.sock",
+        "600 root /run/amux/admin.sock",
+    ]
+    assert host.run("stat", "-c", "%a %U", "/var/lib/amux").stdout.strip() == "700 amux"
+    host.run("systemctl", "stop", "amux-hub.service")
+    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
+    assert _answers(host)
+
+
+def test_systemd_of_the_suite_accepts_the_units_and_their_confinement_n6(host: Machine) -> None:
+    units = host.run("sh", "-c", "ls -d /usr/lib/systemd/system/amux-*").stdout.split()
+    done = host.run("systemd-analyze", "verify", "--man=no", *units)
+    assert "amux" not in done.stderr
+    host.run("systemd-analyze", "security", "--threshold=8", "amux-hub.service")
+    shown = host.run("systemctl", "show", "amux-hub.service", "-p", "CapabilityBoundingSet,PrivateNetwork,User")
+    assert sorted(shown.stdout.split()) == ["CapabilityBoundingSet=", "PrivateNetwork=yes", "User=amux"]
+
+
+def test_a_broken_configuration_refuses_to_reload_and_ends_no_socket_c38(
+    host: Machine, broken: Callable[[], object]
+) -> None:
+    good = host.get("/etc/amux/hub.yaml")
+    host.run("systemctl", "start", "amux-hub")
+    broken()
+    assert host.run("systemctl", "reload", "amux-hub", check=False).returncode != 0
+    assert _answers(host)
+    host.run("systemctl", "stop", "amux-hub.service")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with host.start("python3", "-c", WAIT, **pipes) as clients:
+        assert clients.stdout is not None
+        assert clients.stdout.readline() == "connected\n"
+        host.wait("three starts that fail", lambda: _restarts(host) >= 3)
+        assert "failed" not in _sockets(host).values()
+        host.put(good, "/etc/amux/hub.yaml")
+        host.wait("a Hub that answers again by itself", lambda: _answers(host))
+        assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
+
+
+def _restarts(machine: Machine) -> int:
+    return int(machine.run("systemctl", "show", "amux-hub.service", "-p", "NRestarts", "--value").stdout)
+
+
+def test_an_upgrade_refuses_no_connection(host: Machine, package: Callable[[str], Path]) -> None:
+    host.run("systemctl", "start", "amux-hub")
+    before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
+    client = host.start("python3", "-c", ASK, "/tmp/enough", stdout=-1)
+    host.wait("a client that asks", lambda: host.run("test", "-e", "/tmp/enough.asking", check=False).returncode == 0)
+    host.install(package(host.suite))
+    host.run("touch", "/tmp/enough")
+    said = json.loads(client.communicate(timeout=60)[0])
+    assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout != before
+    assert said.pop("answered") > 20
+    assert not said
+
+
+def test_an_upgrade_with_a_broken_configuration_leaves_the_running_hub(
+    host: Machine, package: Callable[[str], Path], broken: Callable[[], object]
+) -> None:
+    host.run("systemctl", "start", "amux-hub")
+    before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
+    broken()
+    done = host.install(package(host.suite))
+    assert "left as it is" in done.stderr
+    assert "/etc/amux/hub.yaml:1: isolation" in done.stderr
+    assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout == before
+    assert _answers(host)
+
+
+def test_removing_and_purging_keep_the_memory_and_say_so(host: Machine, package: Callable[[str], Path]) -> None:
+    host.run("systemctl", "start", "amux-hub")
+    host.put(b"memory\n", MARK, owner="amux:amux")
+    for action in ("--remove", "--purge"):
+        done = host.run("dpkg", action, "amux-hub")
+        assert "is kept in /var/lib/amux" in done.stderr
+        assert "rm -rf /var/lib/amux" in done.stderr
+        assert host.get(MARK) == b"memory\n"
+    assert {_active(host, unit) for unit in (*SOCKETS, "amux-hub.service")} == {"inactive"}
+    left = host.run("sh", "-c", "ls -d /run/amux /usr/lib/amux /etc/amux /etc/systemd/system/*/amux* || true")
+    assert left.stdout == ""
+    host.install(package(host.suite))
+    assert _answers(host)
+    assert host.get(MARK) == b"memory\n"
+
+
+def test_what_an_administrator_disabled_stays_so(host: Machine, package: Callable[[str], Path]) -> None:
+    host.run("systemctl", "disable", "--now", "amux-mcp.socket")
+    host.install(package(host.suite))
+    assert host.run("systemctl", "is-enabled", "amux-mcp.socket", check=False).stdout.strip() == "disabled"
+    host.run("systemctl", "enable", "--now", "amux-hub.service")
+    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
