@@ -14,6 +14,9 @@ from collections.abc import MutableMapping
 
 import sdnotify
 
+_LONGEST_MICROSECONDS = 1 << 64
+"""systemd's own bound, a uint64_t: whatever is longer is no time that anybody waits for."""
+
 
 class Notifier:
     """Made once, before anything else reads the environment."""
@@ -64,4 +67,4 @@ def _watchdog_seconds(env: MutableMapping[str, str]) -> float | None:
         microseconds = int(env.get("WATCHDOG_USEC", "0"))
     except ValueError:
         return None
-    return microseconds / 2_000_000 if microseconds > 0 else None
+    return min(microseconds, _LONGEST_MICROSECONDS) / 2_000_000 if microseconds > 0 else None

@@ -56,8 +56,11 @@ def given(env: MutableMapping[str, str] = os.environ) -> dict[str, Listening]:
     found: dict[str, Listening] = {}
     for index in range(int(count)):
         fd = FIRST_FD + index
-        fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
         name = names[index] if index < len(names) else ""
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+        except OSError as error:
+            raise _unfit(fd, name, f"it is not open ({error.strerror}), and LISTEN_FDS is {count[:20]}") from error
         if name not in NAMES:
             raise _unfit(fd, name, f"its name is not one of {', '.join(NAMES)}: set FileDescriptorName=")
         if name in found:

@@ -39,6 +39,11 @@ def test_ready_is_sent_alone_and_only_when_every_socket_serves(make_hub: MakeHub
     assert hub.wait() == 0
 
 
+def test_a_watchdog_time_beyond_all_bounds_is_a_long_one(make_hub: MakeHub) -> None:
+    hub = make_hub().start(WATCHDOG_USEC="9" * 400)
+    assert hub.stop() == 0
+
+
 def test_the_watchdog_is_fed_by_the_loop_that_serves(make_hub: MakeHub) -> None:
     hub = make_hub().start(WATCHDOG_USEC="100000")
     hub.wait_notification("WATCHDOG=1", times=5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,6 +173,17 @@ def test_given_descriptors_of_another_kind_are_refused(kind: str, part: str) -> 
     with pytest.raises(AmuxError, match=part):
         sockets.given(env)
     assert not env
+
+
+@pytest.mark.parametrize("count", ["4", "99999999999999999999"])
+def test_more_descriptors_announced_than_given_are_refused_in_one_line(make_hub: MakeHub, count: str) -> None:
+    hub = make_hub()
+    hub.env |= {"LISTEN_FDS": count, "LISTEN_FDNAMES": "hub:mcp:admin"}
+    start = "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid()); os.execv(sys.argv[1], sys.argv[1:])"
+    run = subprocess.run([sys.executable, "-c", start, *hub.command()], env=hub.env, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr.count("\n") == 1
+    assert "descriptor 3 named 'hub' of LISTEN_FDS cannot be used: it is not open" in run.stderr
 
 
 def test_variables_meant_for_another_process_are_ignored_and_removed() -> None:

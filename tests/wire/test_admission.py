@@ -84,16 +84,18 @@ def test_a_drain_tells_everybody_who_waits() -> None:
 
 
 class _Exhausted(socket.socket):
-    """A listening socket of a process without descriptors."""
+    """A listening socket of a process without descriptors, or one that fails otherwise."""
 
     attempted: asyncio.Event
+    errno = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, object]:
         self.attempted.set()
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise OSError(self.errno, os.strerror(self.errno))
 
 
-def test_c45_accepting_rests_instead_of_spinning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EINVAL, errno.EPERM])
+def test_c45_accepting_rests_instead_of_spinning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(accept, "PAUSE_SECONDS", 0.05)
 
     async def main() -> None:
@@ -105,7 +107,7 @@ def test_c45_accepting_rests_instead_of_spinning(tmp_path: Path, monkeypatch: py
             connection.release()
 
         with _Exhausted(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
-            listening.attempted = asyncio.Event()
+            listening.attempted, listening.errno = asyncio.Event(), number
             listening.bind(str(tmp_path / "s"))
             listening.listen()
             admission = Admission()

@@ -133,8 +133,6 @@ class Listener:
             except ConnectionError:
                 continue
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
-                    raise
                 self._pause(error)
                 return
             self._admit(connected)
@@ -144,9 +142,7 @@ class Listener:
         try:
             peer = peer_of(connected)
             try:
-                connection = Connection(
-                    peer, self._identity, self._admission, connected, self.name, self._among
-                )
+                connection = Connection(peer, self._identity, self._admission, connected, self.name, self._among)
             except AmuxError as error:
                 self._refuse(connected, peer, error)
                 return
@@ -174,11 +170,10 @@ class Listener:
         self._resume = loop.call_later(PAUSE_SECONDS, self._unpause)
         if self._throttle.admit(error.errno) is not None:
             fields = {"socket": self.name, "connections": self._admission.connections}
-            _log.error(
-                "accepting pauses: %s; raise LimitNOFILE= or lower limits.connections",
-                error.strerror,
-                extra={"amux": fields},
-            )
+            cure = "raise LimitNOFILE= or lower limits.connections"
+            if error.errno not in _EXHAUSTED:
+                cure = "if this goes on, restart the socket's unit, or whatever holds the socket"
+            _log.error("accepting pauses: %s; %s", error.strerror, cure, extra={"amux": fields})
 
     def _unpause(self) -> None:
         self._resume = None
