@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asyncvarlink import VarlinkInterfaceRegistry
 
@@ -27,6 +27,7 @@ from amux import __version__
 from amux.errors import EXIT_USAGE, AmuxError
 from amux_hub import config as configuration
 from amux_hub import interfaces, logs, sockets
+from amux_hub.administration import Administration, Host
 from amux_hub.admission import Admission, Limits
 from amux_hub.audit import Audit
 from amux_hub.config import KEYS, Config, ConfigError
@@ -83,14 +84,20 @@ class Service:
             self._close_sockets()
             self._store.close()
             raise
-        self._people: HostIdentity | None = None
         self._audit = Audit() if config.system else None
         self._memory = Memory(self._store, config["memory.enabled"], self._audit)
         self._admission = Admission(Limits())
         self._timeouts = Timeouts()
-        self._shared = interfaces.Shared(config, dict(config.values()), self._memory, self._admission)
-        self._identity = self._who(config)
         self._connections: set[Connection] = set()
+        self._running: dict[str, Any] = dict(config.values())
+        self._host = self._people(config)
+        self._identity: Identity = (
+            OwnerIdentity(isolation=config["isolation"]) if self._host is None else self._host.identity
+        )
+        administration = Administration(
+            self._store, self._connections, isolation=config["isolation"], host=self._host
+        )
+        self._shared = interfaces.Shared(config, self._running, self._memory, self._admission, administration)
         self._varlink = VarlinkServer(self._interfaces, self._admission, self._timeouts)
         self._mcp: McpServer | None = None
         self._mcp_tasks: set[asyncio.Task[None]] = set()
@@ -100,11 +107,11 @@ class Service:
         self._reloading = asyncio.Lock()
         self._apply(config)
 
-    def _who(self, config: Config) -> Identity:
-        """The owner alone at a private Hub, the accounts of the host at a system Hub."""
+    def _people(self, config: Config) -> Host | None:
+        """How a system Hub knows the accounts of the host; a private Hub has its owner alone."""
         if self._audit is None:
-            return OwnerIdentity(isolation=config["isolation"])
-        running = self._shared.running
+            return None
+        running = self._running
 
         def seconds() -> float:
             return float(running["identity.verdict_seconds"])
@@ -112,15 +119,16 @@ class Service:
         def people() -> People:
             return People(running["identity.aliases"], frozenset(running["identity.services"]))
 
-        self._people = HostIdentity(
-            Registry(config["home"]),
+        registry = Registry(config["home"])
+        identity = HostIdentity(
+            registry,
             Verdicts(seconds),
             isolation=config["isolation"],
             people=people,
             seconds=seconds,
             audit=self._audit,
         )
-        return self._people
+        return Host(registry, identity, self._audit)
 
     def run(self) -> int:
         """Serve until TERM or INT; the exit status."""
@@ -160,24 +168,21 @@ class Service:
 
     async def _watch_people(self) -> None:
         """Ask again about everybody who is connected, and end the connections of those who are refused now."""
-        while self._people is not None and self._audit is not None:
-            due = time.monotonic() + float(self._shared.running["identity.verdict_seconds"])
+        while self._host is not None:
+            due = time.monotonic() + float(self._running["identity.verdict_seconds"])
             while time.monotonic() < due:
                 await asyncio.sleep(1)
-                self._audit.tick()
+                self._host.audit.tick()
             peers = {connection.peer.uid: connection.peer for connection in self._connections}
-            await asyncio.gather(*(self._ask_again(self._people, peer) for peer in peers.values()))
+            await asyncio.gather(*(self._ask_again(self._host, peer) for peer in peers.values()))
 
-    async def _ask_again(self, people: HostIdentity, peer: Peer) -> None:
+    async def _ask_again(self, host: Host, peer: Peer) -> None:
         try:
-            await people.identify(peer)
+            await host.identity.identify(peer)
         except AmuxError as error:
             if error.code == "identity_refused":
-                self._end_connections(peer.uid)
-
-    def _end_connections(self, uid: int) -> None:
-        for connection in [one for one in self._connections if one.peer.uid == uid]:
-            connection.end()
+                for connection in [one for one in self._connections if one.peer.uid == peer.uid]:
+                    connection.end()
 
     async def _serve(self) -> None:
         """hub.sock and admin.sock at once; mcp.sock when its library, a second's work, is loaded."""
@@ -281,8 +286,8 @@ class Service:
             else:
                 self._shared.config = config
                 self._apply(config)
-                if self._people is not None:
-                    self._people.forget()
+                if self._host is not None:
+                    self._host.identity.forget()
                 waiting = [name for name in KEYS if config[name] != self._shared.running[name]]
                 _log.info("configuration reloaded", extra={"amux": {"needs_restart": ",".join(waiting) or "nothing"}})
             self._notifier.ready()
@@ -327,9 +332,9 @@ class Service:
             _log.error("stopping although a file operation does not end")
             logging.shutdown()
             os._exit(1)  # the interpreter would wait for the thread
-        if self._people is not None and self._audit is not None:
-            self._people.close()
-            self._audit.tick()
+        if self._host is not None:
+            self._host.identity.close()
+            self._host.audit.tick()
         self._store.close()
         return 0
 

@@ -17,6 +17,7 @@ import pytest
 
 from amux.errors import AmuxError
 from amux_hub import interfaces, sockets
+from amux_hub.administration import Administration
 from amux_hub.admission import Admission, Limits
 from amux_hub.config import Config
 from amux_hub.identity import Caller, Peer, refuse_nobody, scope_of
@@ -28,6 +29,7 @@ from tests.harness import Channel
 
 if TYPE_CHECKING:
     from amux_hub.memory import Memory
+    from amux_hub.store import Store
 
 PEOPLE = {"alice": 1001, "bob": 1002, "nobody": 65534, "mallory": 6666}
 
@@ -103,7 +105,8 @@ class Wire:
     async def _start(self) -> None:
         config = Config("hub.yaml", env={"AMUX_HOME": str(self.directory)})
         memory = cast("Memory", self.memory)
-        shared = interfaces.Shared(config, dict(config.values()), memory, self.admission)
+        administration = Administration(cast("Store", None), set(), isolation=False, host=None)
+        shared = interfaces.Shared(config, dict(config.values()), memory, self.admission, administration)
         self.server = VarlinkServer(
             lambda connection, admin: interfaces.for_connection(shared, connection, admin=admin),
             self.admission,

@@ -1,4 +1,4 @@
-"""io.amux.Admin: settings, for administrators, on admin.sock alone."""
+"""io.amux.Admin: settings and people, for administrators, on admin.sock alone."""
 
 # No postponed annotations: asyncvarlink reads them when the class is made.
 import asyncio
@@ -10,6 +10,8 @@ from asyncvarlink import VarlinkInterface, varlinkmethod
 from amux.errors import AmuxError
 from amux_hub import settings
 from amux_hub.config import KEYS, Config, ConfigError
+from amux_hub.identity import Caller
+from amux_hub.interfaces.people import PeopleMethods
 from amux_hub.interfaces.shared import Shared
 from amux_hub.wire.accept import Connection
 
@@ -40,8 +42,8 @@ class ListReply(typing.TypedDict):
     settings: list[Setting]
 
 
-class AdminInterface(VarlinkInterface, name="io.amux.Admin"):
-    """Settings of the Hub. Values are text, as a person types them: "true", "16", "0.5".
+class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
+    """Settings of the Hub, and its principals. Values of settings are text, as a person types them: "true", "0.5".
 
     `running` is what is in force, `value` what the files say now, `source` the file that decides it, or
     "default". `saved` is what settings.yaml says, if anything. A setting in hub.yaml is `pinned`.
@@ -50,6 +52,7 @@ class AdminInterface(VarlinkInterface, name="io.amux.Admin"):
     def __init__(self, shared: Shared, connection: Connection) -> None:
         self._shared = shared
         self._connection = connection
+        self._administration = shared.administration
 
     @varlinkmethod
     async def ListSettings(self) -> ListReply:  # noqa: N802 - the wire's name
@@ -83,7 +86,7 @@ class AdminInterface(VarlinkInterface, name="io.amux.Admin"):
         _log.info("setting saved", extra={"amux": fields})
         return self._setting(await self._configured(), key)
 
-    async def _administrator(self) -> typing.Any:
+    async def _administrator(self) -> Caller:
         caller = await self._connection.caller()
         if not caller.administrator:
             raise AmuxError("forbidden", f"UID {caller.uid} is no administrator of this Hub: ask one", uid=caller.uid)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from amux_hub import config
+from amux_hub.administration import Administration
 from amux_hub.admission import Admission
 from amux_hub.config import Config, ConfigError
 
@@ -23,6 +24,7 @@ class Shared:
     running: dict[str, Any]
     memory: Memory
     admission: Admission
+    administration: Administration
     started: float = field(default_factory=time.monotonic)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a setting is saved: two at once would lose one."""

@@ -10,7 +10,7 @@ import os
 import threading
 
 from amux.errors import AmuxError
-from amux_hub.store import tree, write
+from amux_hub.store import purge, tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
 from amux_hub.store.ready import Ready
@@ -20,6 +20,7 @@ from amux_hub.store.watch import Watcher
 
 _LOCK = ".amux-lock"
 GLOBAL = "global"
+USERS = "users"
 _PRINCIPAL = "principal:"
 
 
@@ -29,7 +30,7 @@ def scope_location(scope: str) -> list[str]:
         return [GLOBAL]
     if not scope.startswith(_PRINCIPAL) or scope == _PRINCIPAL:
         raise ValueError(f"not a scope: {scope!r}")
-    return ["users", hashlib.sha256(scope.removeprefix(_PRINCIPAL).encode()).hexdigest()]
+    return [USERS, hashlib.sha256(scope.removeprefix(_PRINCIPAL).encode()).hexdigest()]
 
 
 def _say_who(fd: int) -> None:
@@ -62,7 +63,7 @@ class Store:
         try:
             self._lock = self._take_lock(home)
             try:
-                self.swept = write.sweep(self._memory)
+                self.swept = write.sweep(self._memory) + self._finish_purges()
             except OSError as error:
                 os.close(self._lock)
                 raise storage_error(error, "looking for temporary files") from error
@@ -96,6 +97,10 @@ class Store:
             ) from None
         _say_who(fd)
         return fd
+
+    def _finish_purges(self) -> int:
+        with tree.directory(self._memory, [USERS], USERS) as (users, depth):
+            return purge.finish(users) if depth == 1 else 0
 
     def set_limits(self, cache_bytes: int, free_bytes: int) -> None:
         """Change both limits while in use; a smaller cache shrinks with the next search."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from amux import limits
 from amux.errors import AmuxError
-from amux_hub.store import content, read, reply, tree, write
+from amux_hub.store import census, content, purge, read, reply, tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
 from amux_hub.store.index import Index
@@ -96,6 +96,25 @@ class Scope:
             answer = list_documents(self._index, root, prefix, after)
         self._cache.used(self._index)
         return answer
+
+    def measure(self) -> tuple[int, int]:
+        """Documents and bytes as the quota counts them, from a walk of its own: nothing of it is remembered."""
+        with self._root("counting the memory") as root:
+            if root is None:
+                return 0, 0
+            sizes = [one.size for one in census.take(root, None).documents.values() if one.fault != tree.NOT_REGULAR]
+        return len(sizes), sum(sizes)
+
+    def purge(self) -> bool:
+        """Remove everything here for good, the scope's directory too; False if there was nothing."""
+        *parents, name = self._location
+        with self._writing, self._index.lock:
+            with tree.directory(self._memory, parents, name) as (parent, depth):
+                gone = depth == len(parents) and purge.purge(parent, name, f"the memory in {'/'.join(self._location)}")
+            self._index.drop()
+            self._durable.clear()
+        self._cache.used(self._index)
+        return gone
 
     # Writing
 
