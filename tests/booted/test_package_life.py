@@ -48,7 +48,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module", params=SUITES)
 def host(request: pytest.FixtureRequest, package: Callable[[str], Path]) -> Iterator[Machine]:
-    """A machine of this file's own. Each test leaves the package installed and enabled, its configuration as shipped."""
+    """A machine of this file's own. Each test leaves the package installed and enabled, hub.yaml as shipped."""
     with Machine(request.param, f"{request.param}-life-{os.getpid()}") as machine:
         machine.install(package(request.param))
         yield machine

@@ -1,0 +1,130 @@
+"""The Hub's account as the attacker: code of an intruder in place of the Hub, in the very unit of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.booted.lab.machine import Machine
+from tests.booted.lab.recipe import SUITES
+
+INTRUDER = b'''\
+#!/usr/bin/python3 -IS
+import ctypes, json, os, pwd, socket, subprocess
+
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(path)
+
+def unshare():
+    if ctypes.CDLL(None).unshare(0x10000000) != 0:
+        raise PermissionError
+
+def reachable():
+    """Sockets below /run that this account may connect to."""
+    found = []
+    for directory, _, names in os.walk("/run"):
+        for name in names:
+            path = os.path.join(directory, name)
+            try:
+                connect(path)
+            except OSError as error:
+                if error.errno != 91:  # EPROTOTYPE: a datagram socket, and we may
+                    continue
+            found.append(path)
+    return sorted(found)
+
+TRIES = {
+    "run a shell": lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True),
+    "run a program by the loader": lambda: subprocess.run(["/usr/bin/env", "true"], check=True),
+    "run what it wrote": lambda: (os.symlink("/bin/true", "/var/lib/amux/x"), os.execv("/var/lib/amux/x", ["x"])),
+    "the system bus": lambda: connect("/run/dbus/system_bus_socket"),
+    "PID 1": lambda: connect("/run/systemd/private"),
+    "the admin socket": lambda: connect("/run/amux/admin.sock"),
+    "an internet socket": lambda: socket.socket(socket.AF_INET),
+    "an IPv6 socket": lambda: socket.socket(socket.AF_INET6),
+    "a netlink socket": lambda: socket.socket(socket.AF_NETLINK),
+    "the shadow file": lambda: open("/etc/shadow"),
+    "homes": lambda: os.listdir("/home"),
+    "a file in /etc": lambda: open("/etc/intruder", "w"),
+    "a file in /run/amux": lambda: open("/run/amux/intruder", "w"),
+    "its own program": lambda: open("/usr/lib/amux/bin/amux-hub", "a"),
+    "another UID": lambda: os.setuid(1000),
+    "another group": lambda: os.setgroups([42]),
+    "a setuid file": lambda: os.chmod("/var/lib/amux/probe", 0o4755),
+    "another process": lambda: os.listdir("/proc/1"),
+    "a signal to others": lambda: os.kill(1, 0),
+    "a namespace": unshare,
+    "a device": lambda: open("/dev/kmsg"),
+}
+open("/var/lib/amux/probe", "w").close()
+done = []
+for what, attempt in TRIES.items():
+    try:
+        attempt()
+    except (OSError, subprocess.SubprocessError):
+        continue
+    done.append(what)
+with open("/proc/self/status") as file:
+    status = dict(line.rstrip().split(":\\t") for line in file if ":\\t" in line)
+with open("/var/lib/amux/report.json", "w") as report:
+    json.dump({"done": done, "reachable": reachable(), "status": status, "name": pwd.getpwuid(os.geteuid())[0]}, report)
+'''
+
+DROP_IN = b"""\
+[Service]
+Type=oneshot
+ExecStart=
+ExecStart=/usr/lib/amux/bin/intruder
+Restart=no
+WatchdogSec=0
+"""
+
+HARMLESS = {
+    "/run/amux/hub.sock",
+    "/run/amux/mcp.sock",
+    "/run/amux/pam.sock",
+    "/run/systemd/journal/dev-log",
+    "/run/systemd/journal/socket",
+    "/run/systemd/journal/stdout",
+    "/run/systemd/notify",
+    "/run/systemd/userdb/io.systemd.DynamicUser",
+}
+"""What may be connected to: clients' own sockets, the helper, the log, readiness, and names of accounts."""
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def report(request: pytest.FixtureRequest, package: Callable[[str], Path]) -> Iterator[dict[str, object]]:
+    """What the intruder brought home."""
+    with Machine(request.param, f"{request.param}-intruder-{os.getpid()}") as machine:
+        machine.install(package(request.param))
+        machine.put(INTRUDER, "/usr/lib/amux/bin/intruder", 0o755)
+        machine.run("mkdir", "-p", "/etc/systemd/system/amux-hub.service.d")
+        machine.put(DROP_IN, "/etc/systemd/system/amux-hub.service.d/intruder.conf")
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "start", "amux-hub.service")
+        found: dict[str, object] = json.loads(machine.get("/var/lib/amux/report.json"))
+        yield found
+
+
+def test_n6_the_account_of_the_hub_gets_nowhere(report: dict[str, object]) -> None:
+    assert report["name"] == "amux"
+    assert report["done"] == []
+
+
+def test_n6_it_reaches_no_socket_that_takes_commands(report: dict[str, object]) -> None:
+    reachable = report["reachable"]
+    assert isinstance(reachable, list)
+    assert "/run/amux/hub.sock" in reachable
+    assert set(reachable) <= HARMLESS
+
+
+def test_n6_it_has_no_capability_and_gains_none(report: dict[str, object]) -> None:
+    status = report["status"]
+    assert isinstance(status, dict)
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"], status["Groups"].split()) == ("1", "2", [status["Gid"].split()[0]])
