@@ -115,6 +115,38 @@ def test_sockets_that_do_not_answer(made: Made) -> None:
 
 def test_sockets_of_a_private_hub_that_does_not_run(private: Made) -> None:
     assert told(private.run("sockets")) == {("note", "missing")}
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(private.runtime / "hub.sock"))
+    os.chmod(private.runtime / "hub.sock", 0o600)
+    left.close()
+    assert told(private.run("sockets")) == {("note", "stopped")}
+
+
+@pytest.mark.root
+def test_s1_somebody_else_listens_behind_the_right_name(made: Made) -> None:
+    made.pinned |= {"sockets.mcp": "", "sockets.admin": ""}
+    with answering(made.runtime / "hub.sock", a_hub()):
+        os.chown(made.runtime / "hub.sock", 4321, 4321)  # the file is theirs, who listens is not
+        assert told(made.run("sockets", root=4321)) == {("problem", "listener")}
+
+
+@needs_an_ordinary_account
+def test_sockets_that_this_account_may_not_reach(made: Made) -> None:
+    made.pinned["sockets.admin"] = ""
+    with answering(made.runtime / "hub.sock", a_hub(), 0), answering(made.runtime / "mcp.sock", a_hub(), 0):
+        assert ("skipped", "unseen") in told(made.run("sockets"))
+        made.runtime.chmod(0)
+        found = made.run("sockets")
+        made.runtime.chmod(0o755)
+    assert (told(found), len(found.findings)) == ({("skipped", "unseen")}, 2)
+
+
+@needs_an_ordinary_account
+def test_directories_that_this_account_may_not_look_at(made: Made) -> None:
+    made.library.chmod(0)
+    found = made.run("directories")
+    made.library.chmod(0o755)
+    assert ("skipped", "unseen") in told(found)
 
 
 @needs_an_ordinary_account
@@ -184,7 +216,15 @@ def test_directories_of_another_owner(made: Made) -> None:
     found = made.run("directories", root=0)
     assert ("problem", "owner") in told(found)
     assert str(made.directory) in [finding.what for finding in found.findings]
-    assert ("problem", "owner") in told(made.run("directories", account="lp"))
+
+
+def test_a_home_of_another_owner_or_kind(made: Made) -> None:
+    found = made.run("directories", account="lp")
+    assert [finding.what for finding in found.findings] == [str(made.home)]
+    assert told(found) == {("problem", "owner")}
+    shutil.rmtree(made.home)
+    made.home.touch()
+    assert told(made.run("directories")) == {("problem", "kind")}
 
 
 def test_p6_the_service_file_as_shipped(made: Made) -> None:
@@ -248,6 +288,12 @@ def test_c32_the_helper_is_asked(made: Made, answer: bytes, found: set[tuple[str
     with answering(made.places.pam_socket, lambda request: answer) as seen:
         assert told(made.run("pam-helper")) == found
         assert seen == [b"%d\n" % os.geteuid()]
+
+
+@pytest.mark.root
+def test_c32_somebody_else_is_the_helper(made: Made) -> None:
+    with answering(made.places.pam_socket, lambda request: b"allow\n"):
+        assert told(made.run("pam-helper", root=4321)) == {("problem", "listener")}
 
 
 def test_c32_the_helper_that_is_not_there(made: Made) -> None:

@@ -75,6 +75,13 @@ def test_switch_saved_and_running(made: Made) -> None:
         assert told(made.run("switch")) == {("skipped", "unseen")}
 
 
+def test_a_switch_that_cannot_be_read_is_asked_of_the_hub(made: Made) -> None:
+    unseen = f"{made.home}/settings.yaml"
+    assert told(made.run("switch", unseen=unseen)) == {("skipped", "unseen")}
+    with answering(made.runtime / "hub.sock", a_hub(memory_enabled_running=False)):
+        assert made.run("switch", unseen=unseen).summary == "saved: on, running: off"
+
+
 def test_versions_of_package_and_running_hub(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(made.runtime / "hub.sock", a_hub(version="0.0.9")):
         assert told(made.run("versions")) == {("warning", "running")}

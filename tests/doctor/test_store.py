@@ -308,10 +308,14 @@ def test_the_scope_of_a_private_hub_is_its_owners(private: Made) -> None:
     assert [finding.what for finding in private.run("store-text").findings] == [f"{ME}: a.md"]
 
 
-def test_what_the_time_did_not_suffice_for_is_named(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_time_did_not_suffice_for_is_named(made: Made) -> None:
     made.put(made.scope() / "a.md", b"\xff")
     subject = survey.Subject(str(made.home), os.geteuid(), ME, "", "", {}, False)
-    assert survey.take(subject, -1).late == ["global"]
+    late = survey.take(subject, -1)
+    assert late.late == ["global"]
+    found = made.run("store-scopes", _known={"the walk over the memory": late})
+    assert (told(found), found.findings[0].what) == ({("skipped", "unseen")}, "global")
+    assert made.run("store-text", _known={"the walk over the memory": late}).summary.endswith("as far as was looked")
     assert survey.take(subject).late == []
 
 

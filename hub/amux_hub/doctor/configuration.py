@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amux_hub.doctor.check import Check
-from amux_hub.doctor.finding import Findings, SkippedError, shell
+from amux_hub.doctor.finding import Findings, SkippedError, count, shell
 from amux_hub.doctor.host import Host
 
 
@@ -17,7 +17,7 @@ def _configuration(host: Host, findings: Findings) -> str:
         findings.problem("configuration", what, problem.found, problem.wanted, f"correct it, then: {again}")
     if host.unseen:
         findings.unseen(host.unseen, f"only root and {host.owner_name} may read it")
-    return f"{file}: {len(host.config.pinned)} keys set, the rest by default"
+    return f"{file}: {count(len(host.config.pinned), 'key')} set, the rest by default"
 
 
 def _isolation(host: Host, findings: Findings) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from amux_hub.doctor.check import Check
 from amux_hub.doctor.finding import Findings, count, shell
-from amux_hub.doctor.host import Host
+from amux_hub.doctor.host import Host, present
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -47,7 +47,11 @@ class _Walk:
 
     def roots(self, path: str, how: str) -> None:
         """A directory or file of root's, which must be there, and everything above it."""
-        if not os.path.lexists(path):
+        try:
+            there = present(path)
+        except PermissionError:
+            there = True  # the walk down to it says what may not be seen
+        if not there:
             self.findings.problem("missing", path, "no such file or directory", "root's, not writable by others", how)
             return
         self.chain(path, {0, self.host.root})
@@ -103,7 +107,7 @@ def _directories(host: Host, findings: Findings) -> str:
     walk.private(host.home)
     if host.system:
         places, again = host.places, f"{host.sudo}apt-get install --reinstall amux-hub"
-        walk.roots(places.runtime, f"{host.sudo}systemd-tmpfiles --create")
+        walk.roots(places.runtime, f"{host.sudo}systemd-tmpfiles --create --prefix={shell(places.runtime)}")
         for path in (places.etc, places.library, os.path.join(places.library, "bin/amux-hub")):
             walk.roots(path, again)
         for path in (os.path.dirname(host.config.file), places.program, os.path.join(places.library, "amux.pyz")):

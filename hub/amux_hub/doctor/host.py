@@ -143,7 +143,7 @@ class Host:
 
     def _running(self) -> talk.Running:
         path = str(self.config["sockets.hub"])
-        if not os.path.lexists(path):
+        if not present(path):
             raise SkippedError(f"no Hub runs: nothing is at {path}")
         self.need_awake()
         return talk.running(path)
@@ -185,6 +185,15 @@ class Host:
             return survey.take(subject)
         except FileNotFoundError:
             return survey.Survey()
+
+
+def present(path: str) -> bool:
+    """Whether something has this name. Raises PermissionError where that may not be known, unlike `os.path`."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def load(file: str | None, env: dict[str, str], *, system: bool) -> Host:

@@ -9,7 +9,7 @@ import stat
 from amux_hub.doctor import talk
 from amux_hub.doctor.check import Check
 from amux_hub.doctor.finding import Findings, SkippedError, shell
-from amux_hub.doctor.host import Host
+from amux_hub.doctor.host import Host, present
 from amux_hub.verdicts import ALLOW, ANSWER_SECONDS, REFUSALS, UNAVAILABLE
 
 FIRST = "account [acct_expired=bad new_authtok_reqd=bad authtok_expired=bad default=ignore] pam_unix.so"
@@ -82,7 +82,7 @@ def _helper(host: Host, findings: Findings) -> str:
     if failed is not None and failed.active == "failed":
         findings.problem("failed", path, f"amux-pam.service failed ({failed.result})", "running", restart)
         return "not asked"
-    if not os.path.lexists(path):
+    if not present(path):
         findings.problem("missing", path, "no such file", "a socket of systemd's", restart)
         return "missing"
     try:
