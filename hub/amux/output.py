@@ -48,13 +48,23 @@ def escape(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    codes = (*range(0x20), *range(0x7F, 0xA0), *_BIDI, *_SEPARATORS, *range(0xD800, 0xE000))
-    table = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in codes}
-    # Tag characters show nothing and spell ASCII: a way to hide text from people but not from a model.
-    table.update({code: f"\\U{code:08x}" for code in range(0xE0000, 0xE0080)})
+    table = {code: _escaped(code) for code in _unfit()}
     for character in keep:
         table.pop(ord(character), None)
     return text.translate(table)
+
+
+def _unfit() -> tuple[int, ...]:
+    """The code points that no terminal gets."""
+    # Tag characters show nothing and spell ASCII: a way to hide text from people but not from a model.
+    tags = range(0xE0000, 0xE0080)
+    return (*range(0x20), *range(0x7F, 0xA0), *_BIDI, *_SEPARATORS, *range(0xD800, 0xE000), *tags)
+
+
+def _escaped(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def text(fd: int, content: str) -> None:
@@ -70,10 +80,16 @@ def line(fd: int, content: str) -> None:
 
 
 def as_json(value: object) -> bytes:
-    """Compact UTF-8 JSON with a newline, not ASCII-escaped; a lone surrogate becomes an escape."""
+    """Compact UTF-8 JSON with a newline, not ASCII-escaped but for what a terminal would obey or hide.
+
+    JSON itself escapes but the oldest control characters, and --json may stand at a terminal.
+    """
     import json
 
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if not encoded.isprintable():
+        unfit = {ord(one) for one in set(encoded) if ord(one) >= 0x7F}.intersection(_unfit())
+        encoded = encoded.translate({code: json.dumps(chr(code))[1:-1] for code in unfit})
     return encoded.encode("utf-8", "backslashreplace") + b"\n"
 
 

@@ -56,6 +56,16 @@ def test_control_characters_never_reach_a_terminal(amux: Tool, hub: Hub, words: 
         assert r"\x1b[31mred\x07 \x9b2J \u202egnp.exe\u2066 \u200f end\x0dstart\x7f \U000e0041" in shown
 
 
+@pytest.mark.parametrize("words", [("show", "a.md"), ("search", "red"), ("search", "end")])
+def test_json_at_a_terminal_holds_no_control_character_either(amux: Tool, hub: Hub, words: tuple[str, ...]) -> None:
+    """JSON must escape those below U+0020 alone: U+009B begins a sequence too, and U+202E reorders."""
+    put(hub, "a.md", HOSTILE)
+    result = amux.at_terminal("memory", *words, "--json", hub=hub.sockets["hub"])
+    assert result.out.decode().replace("\n", "").isprintable()
+    text = result.json["content"] if words[0] == "show" else result.json["matches"][0]["snippet"]
+    assert text in HOSTILE and not text.isprintable()
+
+
 def test_piped_output_is_never_escaped(amux: Tool, hub: Hub) -> None:
     put(hub, "a.md", HOSTILE)
     assert amux.run("memory", "show", "a.md", hub=hub.sockets["hub"]).json["content"] == HOSTILE
