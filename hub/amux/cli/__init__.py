@@ -12,7 +12,7 @@ import click
 from click.shell_completion import shell_complete
 
 from amux import __version__, output
-from amux.cli import completion, config, doctor, memory, status
+from amux.cli import admin, completion, config, doctor, memory, status
 from amux.errors import EXIT_OK, EXIT_USAGE, AmuxError
 
 
@@ -53,6 +53,7 @@ amux.add_command(status.status)
 amux.add_command(status.whoami)
 amux.add_command(completion.command)
 amux.add_command(doctor.doctor)
+amux.add_command(admin.group)
 
 
 def main(argv: list[str]) -> int:
