@@ -13,7 +13,7 @@ from amux_hub.accounts import Account
 from amux_hub.doctor import registry
 from amux_hub.registry.record import SELF, Pin
 from amux_hub.store import purge
-from tests.doctor.kit import ME, Made, told
+from tests.doctor.kit import ME, Made, needs_an_ordinary_account, told
 
 ALICE = Pin("alice", 4_000_000_001, SELF)
 
@@ -67,6 +67,20 @@ def test_what_is_no_record_and_what_a_crash_left(made: Made) -> None:
     assert told(made.run("registry-records")) == {("note", "temporary"), ("problem", "stranger")}
     directory.chmod(0o755)
     assert ("problem", "mode") in told(made.run("registry-records"))
+
+
+def test_a_registry_that_is_no_directory(made: Made) -> None:
+    (made.home / "registry").symlink_to("/etc")
+    assert ("problem", "unreadable") in told(made.run("registry-records"))
+
+
+@needs_an_ordinary_account
+def test_a_registry_that_its_owner_closed(made: Made) -> None:
+    directory = made.enrol("alice", ALICE).parent
+    directory.chmod(0)
+    found = made.run("registry-records")
+    directory.chmod(0o700)
+    assert told(found) == {("problem", "mode"), ("problem", "unreadable")}
 
 
 def test_one_account_in_two_records(made: Made) -> None:

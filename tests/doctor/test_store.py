@@ -131,6 +131,21 @@ def test_d8_roots_that_are_links_or_files(made: Made) -> None:
     assert findings(made) == {"store-scopes": {("warning", "stranger")}}
 
 
+def test_a_memory_that_is_no_directory(made: Made) -> None:
+    made.memory.rmdir()
+    made.memory.touch()
+    assert findings(made)["store-kinds"] == {("problem", "kind")}
+
+
+@needs_an_ordinary_account
+def test_a_memory_that_its_owner_closed(made: Made) -> None:
+    made.memory.chmod(0)
+    found = findings(made)
+    made.memory.chmod(0o700)
+    assert found["store-modes"] == {("problem", "closed")}
+    assert found["store-readable"] == {("problem", "unreadable")}
+
+
 def test_modes(made: Made) -> None:
     made.put(made.scope() / "a" / "b.md").chmod(0o644)
     (made.scope() / "a").chmod(0o755)

@@ -20,13 +20,10 @@ _REPAIR = "restore this file from a backup, or move it away; then restart amux-h
 
 @dataclass
 class Registered:
-    """`records` by principal; `damaged` says that a file might have been anybody's record."""
+    """`records` by principal, those that count; `findings` tell of the others."""
 
     records: dict[str, Record] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
-    files: int = 0
-    damaged: bool = False
-    present: bool = True
 
     def by_directory(self) -> dict[str, str]:
         """SHA-256 as in `memory/users` → principal."""
@@ -40,7 +37,6 @@ def read(home: str, owner: int, sudo: str, account: str) -> Registered:
     try:
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        found.present = False
         return found
     try:
         for name in sorted(os.listdir(directory)):
@@ -58,25 +54,21 @@ def _look(found: Registered, where: str, directory: int, name: str, owner: int, 
         return
     if not _NAME.fullmatch(name):
         findings.problem("stranger", path, "no name of a record", "records alone", f"{sudo}mv -- {shell(path)} /root/")
-        found.damaged = True
         return
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return  # gone since it was listed
-    found.files += 1
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         kind = "more than one hard link" if stat.S_ISREG(status.st_mode) else "no regular file"
         findings.problem("kind", path, kind, "a regular file with one link", _REPAIR)
-        found.damaged = True
         return
     if status.st_uid != owner:
         findings.problem("owner", path, f"owner UID {status.st_uid}", f"UID {owner}", chown + shell(path))
-    if mode := stat.S_IMODE(status.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         findings.warning(
             "mode", path, f"mode {stat.S_IMODE(status.st_mode):04o}", "0600", f"{sudo}chmod 600 -- {shell(path)}"
         )
-        found.damaged |= bool(mode & 0o022)
     _parse(found, path, directory, name)
 
 
@@ -93,7 +85,6 @@ def _parse(found: Registered, path: str, directory: int, name: str) -> None:
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else "no record of a principal"
         found.findings.problem("damaged", path, what or "unreadable", "a record of the registry", _REPAIR)
-        found.damaged = True
         return
     if records.file_name(record.principal) != name:
         found.findings.problem(
@@ -103,6 +94,5 @@ def _parse(found: Registered, path: str, directory: int, name: str) -> None:
             f"that record as {records.file_name(record.principal)[:12]}….json alone",
             _REPAIR,
         )
-        found.damaged = True
         return
     found.records[record.principal] = record

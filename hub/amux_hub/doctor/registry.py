@@ -24,16 +24,22 @@ _PURGED = re.compile(r"\.amux-purge-[0-9a-f]{32}")
 
 def _records(host: Host, findings: Findings) -> str:
     _need_registry(host)
-    found = host.registry
     path = os.path.join(host.home, DIRECTORY)
-    if not found.present:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
         return "nobody is enrolled yet"
-    status = os.lstat(path)
     if status.st_uid != host.owner:
         fix = f"{host.sudo}chown {host.account}: -- {shell(path)}"
         findings.problem("owner", path, f"owner UID {status.st_uid}", f"UID {host.owner}", fix)
     if (mode := stat.S_IMODE(status.st_mode)) != 0o700:
         findings.problem("mode", path, f"mode {mode:04o}", "0700", f"{host.sudo}chmod 700 -- {shell(path)}")
+    try:
+        found = host.registry
+    except OSError as error:
+        fix = f"{host.own_sudo}ls -ld -- {shell(path)}"
+        findings.problem("unreadable", path, error.strerror or "unreadable", "a directory that the Hub may read", fix)
+        return "unreadable"
     findings.kept += found.findings.kept
     findings.counts.update(found.findings.counts)
     _claims(host, findings)

@@ -56,7 +56,7 @@ class Survey:
 
 
 def take(subject: Subject, seconds: float = SECONDS) -> Survey:
-    """Look at everything in `<home>/memory`. Raises FileNotFoundError without it, PermissionError if it is closed."""
+    """Look at everything in `<home>/memory`. Raises FileNotFoundError without it."""
     survey = Survey()
     until = time.monotonic() + seconds
     memory = os.path.join(subject.home, "memory")
@@ -65,9 +65,14 @@ def take(subject: Subject, seconds: float = SECONDS) -> Survey:
         fix = f"{subject.sudo}mv -- {shell(memory)} {shell(memory + '.old')}"
         survey.findings["store-kinds"].problem("kind", memory, "no directory", "a directory", fix)
         return survey
-    fd = os.open(memory, DIRECTORY)
+    top = Scope(survey, subject, "memory", memory, until)
+    top.directory([], status)
     try:
-        Scope(survey, subject, "memory", memory, until).directory([], status)
+        fd = os.open(memory, DIRECTORY)
+    except OSError as error:
+        top.unreadable([], error)
+        return survey
+    try:
         for name in sorted(os.listdir(fd)):
             path = os.path.join(memory, name)
             if name == GLOBAL:
@@ -121,8 +126,8 @@ def lock_holders(proc: str, path: str) -> list[int]:
     """Processes that hold the flock(2) on the file at `path`, of proc_locks(5). No lock is taken to find out."""
     try:
         inode = os.lstat(path).st_ino
-    except FileNotFoundError:
-        return []
+    except OSError:
+        return []  # what is wrong with the way to it is told elsewhere
     holders = []
     with open(os.path.join(proc, "locks"), encoding="ascii", errors="replace") as lines:
         for line in lines:
