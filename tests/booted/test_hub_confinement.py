@@ -41,7 +41,7 @@ def reachable():
 TRIES = {
     "run a shell": lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True),
     "run a program by the loader": lambda: subprocess.run(["/usr/bin/env", "true"], check=True),
-    "run what it wrote": lambda: (os.symlink("/bin/true", "/var/lib/amux/x"), os.execv("/var/lib/amux/x", ["x"])),
+    "run what it wrote": lambda: subprocess.run(["/var/lib/amux/written"], check=True),
     "the system bus": lambda: connect("/run/dbus/system_bus_socket"),
     "PID 1": lambda: connect("/run/systemd/private"),
     "the admin socket": lambda: connect("/run/amux/admin.sock"),
@@ -62,6 +62,8 @@ TRIES = {
     "a device": lambda: open("/dev/kmsg"),
 }
 open("/var/lib/amux/probe", "w").close()
+with open("/var/lib/amux/written", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as written:
+    written.write("#!/usr/bin/python3\\n")
 done = []
 for what, attempt in TRIES.items():
     try:
