@@ -50,6 +50,11 @@ class Administration:
 
     # Looking
 
+    @property
+    def refusals(self) -> dict[str, int]:
+        """Since the start, by reason; a private Hub audits nothing."""
+        return {} if self._host is None else self._host.audit.refusals
+
     async def principals(self, after: str, most: int) -> tuple[list[Record], int]:
         """Records behind `after`, and how many there are in all."""
         registry, _, _ = self._people()

@@ -59,12 +59,13 @@ class JournalHandler(logging.Handler):
         self._address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
+        self.lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._socket.sendto(self.encode(record), self._address)
         except OSError:
-            pass
+            self.lost += 1
         except Exception:  # noqa: BLE001 - logging must never raise into the code that logs
             self.handleError(record)
 
@@ -114,6 +115,11 @@ def setup(level: str, env: Mapping[str, str]) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)  # what libraries say; ours is set below
     set_level(level)
+
+
+def lost() -> int:
+    """Records that the journal did not take since the start."""
+    return sum(one.lost for one in logging.getLogger().handlers if isinstance(one, JournalHandler))
 
 
 def is_journal() -> bool:

@@ -30,9 +30,14 @@ def whoami(json: bool) -> int:
 
 @click.command(short_help="Show which Hub is reached, and whether memory is on.")
 @_JSON
-def status(json: bool) -> int:
+@click.option("--metrics", is_flag=True, help="Print the Hub's numbers in Prometheus' text form; for administrators.")
+def status(json: bool, metrics: bool) -> int:
     """Show which Hub is reached and why, its version, and whether memory is on."""
     where = endpoint.choose()
+    if metrics:
+        with Client(where) as client:
+            output.write(1, client.call(HUB + "GetMetrics", {})["text"].encode())
+        return EXIT_OK
     facts: dict[str, Any] = {"hub": str(where), "why": where.why, "client_version": __version__}
     beside = endpoint.private_beside(where)
     if beside is not None:

@@ -8,6 +8,8 @@ import typing
 from asyncvarlink import VarlinkInterface, varlinkmethod
 
 from amux import __version__, limits
+from amux.errors import AmuxError
+from amux_hub import metrics
 from amux_hub.interfaces.errors import ERRORS
 from amux_hub.interfaces.shared import Shared
 from amux_hub.wire.accept import Connection
@@ -53,6 +55,10 @@ class _Status(typing.TypedDict):
 class StatusReply(_Status, total=False):
     home: str
     config_file: str
+
+
+class MetricsReply(typing.TypedDict):
+    text: str
 
 
 class HubInterface(VarlinkInterface, name="io.amux.Hub"):
@@ -146,3 +152,13 @@ class HubInterface(VarlinkInterface, name="io.amux.Hub"):
             status["home"] = str(shared.running["home"])
             status["config_file"] = shared.config.file
         return status
+
+    @varlinkmethod
+    async def GetMetrics(self) -> MetricsReply:  # noqa: N802
+        """The Hub's numbers in Prometheus' text form, for administrators. The one reply that is not bounded."""
+        caller = await self._connection.caller()
+        if not caller.administrator:
+            raise AmuxError("forbidden", f"UID {caller.uid} is no administrator of this Hub: ask one", uid=caller.uid)
+        shared = self._shared
+        refusals = shared.administration.refusals
+        return {"text": metrics.render(metrics.of_hub(shared.running, shared.admission, refusals))}

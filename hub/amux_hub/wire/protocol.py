@@ -35,7 +35,9 @@ from amux_hub.wire.call import Call, check_version, parse
 from amux_hub.wire.transport import FrameProtocol, HubTransport
 
 _log = logging.getLogger(__name__)
-_INTROSPECTION = "org.varlink.service"
+_UNBOUNDED = frozenset({"org.varlink.service", "io.amux.Hub.GetMetrics"})
+"""An interface and a method whose replies have no limit: interface descriptions and metrics."""
+
 _throttle = Throttle()
 
 
@@ -152,7 +154,7 @@ class HubProtocol(FrameProtocol):
             result = await result
         assert isinstance(result, AnnotatedResult)
         answer = signature.return_type.tojson(dict(result.parameters))
-        return reply.encode(answer, unbounded=call.interface == _INTROSPECTION)
+        return reply.encode(answer, unbounded=not _UNBOUNDED.isdisjoint((call.interface, name)))
 
 
 def _internal() -> AmuxError:
