@@ -116,6 +116,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--click", type=Path, help="the directory of the click package to copy")
     arguments = parser.parse_args(argv)
     build(arguments.out, [arguments.python], arguments.click or find_click())
+    size = arguments.out.stat().st_size // 1024
+    print(f"{arguments.out}, {size} KiB; run it as: python3 -IS {arguments.out}")
     return 0
 
 

@@ -50,7 +50,7 @@ class Key:
         if self.path:
             return "an absolute path" + (", or '' for no such socket" if self.allows_empty else "")
         if self.minimum is not None and self.maximum is not None:
-            return f"{_TYPE_NAMES[self.kind]} from {self.minimum:g} to {self.maximum:g}"
+            return f"{_TYPE_NAMES[self.kind]} from {_plain(self.minimum)} to {_plain(self.maximum)}"
         return _TYPE_NAMES[self.kind]
 
     @property
@@ -87,6 +87,10 @@ class Key:
         if self.path:
             return (text == "" and self.allows_empty) or (text.startswith("/") and text.isprintable())
         return True
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _is_name(value: object) -> bool:

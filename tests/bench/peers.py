@@ -103,7 +103,8 @@ def server_memory(corpus: Mapping[str, bytes], data: Path) -> Server:
         raise MissingError("server-memory needs node and npm (Debian: nodejs npm)")
     name, version = SERVER_MEMORY
     prefix = cache() / f"server-memory-{version}"
-    install = [npm, "install", "--prefix", str(prefix), "--no-audit", "--no-fund", f"{name}@{version}"]
+    places = ["--prefix", str(prefix), "--cache", str(prefix.parent / "_npm")]
+    install = [npm, "install", *places, "--no-audit", "--no-fund", f"{name}@{version}"]
     _install(prefix, install)
     script = prefix / "node_modules" / name / "dist" / "index.js"
     data.mkdir(parents=True, exist_ok=True)

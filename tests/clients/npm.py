@@ -24,6 +24,10 @@ CONFORMANCE = ("@modelcontextprotocol/conformance", "0.1.13")
 """The last of its releases that starts on Node 20, which Debian 13 ships: later ones need `fs.globSync`."""
 
 
+_failed: dict[Path, str] = {}
+"""What could not be installed is tried once a run."""
+
+
 def program(cache: Path, package: tuple[str, str], command: str) -> str:
     """The path of `command` of an npm package, installed on first use. Skips the test if that fails."""
     name, version = package
@@ -34,13 +38,16 @@ def program(cache: Path, package: tuple[str, str], command: str) -> str:
     for needed in ("node", "npm"):
         if shutil.which(needed) is None:
             pytest.skip(f"{name} {version}: {needed} is not installed")
+    if home in _failed:
+        pytest.skip(_failed[home])
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             trouble = _install(home, f"{name}@{version}")
             if trouble is not None:
-                pytest.skip(f"{name} {version} cannot be installed: {trouble}")
+                _failed[home] = f"{name} {version} cannot be installed: {trouble}"
+                pytest.skip(_failed[home])
     assert path.exists(), f"{name} {version} has no command {command}"
     return str(path)
 
@@ -71,7 +78,11 @@ def _install(home: Path, what: str) -> str | None:
                 check=False,
                 cwd=target,
                 text=True,
-                env={**os.environ, "npm_config_update_notifier": "false"},
+                env={
+                    **os.environ,
+                    "npm_config_update_notifier": "false",
+                    "npm_config_cache": str(home.parent / "_cache"),
+                },
             )
         except subprocess.TimeoutExpired:
             return f"npm did not end within {INSTALL_SECONDS} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ class Result:
     skipped: int = 0
     seconds: float = 0.0
     trouble: list[str] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why tests were skipped, each with how many."""
 
     @property
     def empty(self) -> bool:
@@ -41,6 +44,7 @@ def read(junit: Path, result: Result) -> None:
         result.failed += failed
         result.skipped += skipped
         result.passed += int(suite.get("tests", 0)) - failed - skipped
+        result.reasons.update(str(skip.get("message")) for skip in suite.iter("skipped"))
 
 
 def summary(results: list[Result], not_run: list[str], caches: list[str]) -> str:
@@ -53,8 +57,9 @@ def summary(results: list[Result], not_run: list[str], caches: list[str]) -> str
         lines += [f"{'':<{width}}  ! {trouble}" for trouble in result.trouble]
         if result.empty:
             lines.append(f"{'':<{width}}  ! no test ran")
-    if not_run:
-        lines += ["", "not run:", *(f"  {line}" for line in not_run)]
+    skipped = [f"{result.name}: {count} × {why}" for result in results for why, count in result.reasons.items()]
+    if not_run or skipped:
+        lines += ["", "not run:", *(f"  {line}" for line in [*not_run, *skipped])]
     lines += ["", f"caches kept: {', '.join(caches)}"]
     return "\n".join(lines)
 
