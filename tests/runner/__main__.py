@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
             case "test":
                 return test(rest)
             case "check":
+                (CHECKOUT / "build").mkdir(exist_ok=True)
                 return inside(["-m", "pytest", "-q", f"--basetemp={CHECKOUT / 'build' / 'check'}", "tests/lint", *rest])
             case "venv":
                 say(f"ready: {env.development().parent.relative_to(CHECKOUT)}/")
