@@ -53,4 +53,4 @@ lock:
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find hub tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
+	find hub materializer tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +

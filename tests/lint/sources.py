@@ -9,14 +9,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB = ROOT / "hub"
+MATERIALIZER = ROOT / "materializer"
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 
 
 def modules(package: str) -> dict[str, Path]:
     """Dotted name → file, for every module of one import package."""
     found = {}
-    for path in sorted((HUB / package).rglob("*.py")):
-        parts = path.relative_to(HUB).with_suffix("").parts
+    root = HUB if (HUB / package).exists() else MATERIALIZER
+    for path in sorted((root / package).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 

@@ -6,11 +6,12 @@ import re
 import sys
 
 import pytest
-from tests.lint.sources import imports, modules, place, table
+from tests.lint.sources import MATERIALIZER, imports, modules, place, table
 
 AMUX = modules("amux")
 AMUX_HUB = modules("amux_hub")
-KNOWN = {*AMUX, *AMUX_HUB}
+PRIVILEGED = {path.name: modules(path.name) for path in MATERIALIZER.iterdir() if (path / "__init__.py").exists()}
+KNOWN = {*AMUX, *AMUX_HUB, *(name for package in PRIVILEGED.values() for name in package)}
 CONTRACT = {"amux", "amux.errors", "amux.limits", "amux.tools"}
 OWN_DEPENDENCIES = {"asyncvarlink", "mcp", "mcp_types", "yaml", "sdnotify", "stringzilla", "anyio", "pydantic"}
 """What amux_hub may import from outside: its dependencies, and what the MCP SDK's own interface is made of."""
@@ -39,6 +40,28 @@ def test_amux_never_imports_amux_hub() -> None:
         for name, path in AMUX.items()
         for target, line in imports(name, path, KNOWN)
         if target.split(".")[0] == "amux_hub"
+    ]
+    assert not found
+
+
+def test_privileged_packages_import_themselves_and_the_standard_library_alone() -> None:
+    assert "amux_pam" in PRIVILEGED
+    found = [
+        f"{name}:{line} imports {target}"
+        for package, inside in PRIVILEGED.items()
+        for name, path in inside.items()
+        for target, line in imports(name, path, KNOWN)
+        if target.split(".")[0] not in {package, *sys.stdlib_module_names}
+    ]
+    assert not found
+
+
+def test_nobody_imports_a_privileged_package() -> None:
+    found = [
+        f"{name}:{line} imports {target}"
+        for name, path in {**AMUX, **AMUX_HUB}.items()
+        for target, line in imports(name, path, KNOWN)
+        if target.split(".")[0] in PRIVILEGED
     ]
     assert not found
 
@@ -91,7 +114,11 @@ def test_amux_hub_follows_the_column_may_import() -> None:
 
 @pytest.mark.parametrize(
     ("package", "heading"),
-    [("amux", "hub/amux/`: the command-line tool"), ("amux_hub", "hub/amux_hub/`: the service")],
+    [
+        ("amux", "hub/amux/`: the command-line tool"),
+        ("amux_hub", "hub/amux_hub/`: the service"),
+        ("amux_pam", "materializer/amux_pam/`: what the host says of an account"),
+    ],
 )
 def test_the_map_lists_every_module(package: str, heading: str) -> None:
     listed = {name for names, _ in table(heading) for name in names}
@@ -99,7 +126,7 @@ def test_the_map_lists_every_module(package: str, heading: str) -> None:
     assert there == listed, f"only in the code: {there - listed}; only on the map: {listed - there}"
 
 
-@pytest.mark.parametrize("package", ["amux", "amux_hub"])
+@pytest.mark.parametrize("package", ["amux", "amux_hub", *PRIVILEGED])
 def test_no_cycles(package: str) -> None:
     """Between the places of the map; inside a folder between modules, the folder's `__init__` left out."""
     graph: dict[str, set[str]] = {}

@@ -21,12 +21,23 @@ EXPECTED = {
         "RuntimeDirectory StartLimitIntervalSec StateDirectory SupplementaryGroups SystemCallArchitectures "
         "SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem TimeoutStopSec UMask WatchdogSec"
     ),
+    "amux-pam.service": (
+        "AmbientCapabilities CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
+        "DynamicUser ExecPaths IPAddressDeny InaccessiblePaths KeyringMode KillMode LimitCORE LimitNOFILE "
+        "LoadCredential LockPersonality MemoryDenyWriteExecute MemoryMax NoExecPaths NoNewPrivileges "
+        "PrivateDevices PrivateIPC PrivateMounts PrivateNetwork PrivateTmp PrivateUsers ProcSubset "
+        "ProtectClock ProtectControlGroups ProtectHome ProtectHostname ProtectKernelLogs ProtectKernelModules "
+        "ProtectKernelTunables ProtectProc ProtectSystem RemoveIPC Restart RestrictAddressFamilies "
+        "RestrictFileSystems RestrictNamespaces RestrictRealtime RestrictSUIDSGID RootDirectory "
+        "RuntimeDirectory StartLimitIntervalSec StateDirectory SupplementaryGroups SystemCallArchitectures "
+        "SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem TimeoutStopSec UMask User WatchdogSec"
+    ),
     **{
         f"amux-{name}.socket": (
             "Accept Backlog DirectoryMode FileDescriptorName MaxConnectionsPerSource PassCredentials RemoveOnStop "
             "SocketGroup SocketMode SocketUser TriggerLimitIntervalSec"
         )
-        for name in ("hub", "mcp", "admin")
+        for name in ("hub", "mcp", "admin", "pam")
     },
 }
 

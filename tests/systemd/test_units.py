@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from amux import endpoint
-from amux_hub import sockets
+from amux_hub import sockets, verdicts
 from amux_hub.keys import KEYS
+from amux_pam import manager, server
 from tests.systemd.units import SYSTEM_UNITS, SYSTEMD, directives, value, values
 
 SOCKETS = ("hub", "mcp", "admin")
@@ -50,12 +51,13 @@ def test_verify_finds_a_mistake(tmp_path: Path) -> None:
     assert "SocketMoed" in _analyze("verify", "--man=no", *names, cwd=tmp_path).stderr
 
 
-def test_n6_the_confinement_of_the_hub_is_as_tight_as_promised(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["amux-hub.service", "amux-pam.service"])
+def test_n6_the_confinement_is_as_tight_as_promised(tmp_path: Path, name: str) -> None:
     _copies(tmp_path)
-    command = ["security", "--offline=true", f"--threshold={EXPOSURE_TENTHS}", "./amux-hub.service"]
+    command = ["security", "--offline=true", f"--threshold={EXPOSURE_TENTHS}", f"./{name}"]
     done = _analyze(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    unit = tmp_path / "amux-hub.service"
+    unit = tmp_path / name
     unit.write_text(unit.read_text().replace("CapabilityBoundingSet=\n", ""))
     assert _analyze(*command, cwd=tmp_path).returncode != 0
 
@@ -78,6 +80,28 @@ def test_the_service_takes_all_sockets_and_brings_them_along() -> None:
     assert units <= set(value("amux-hub.service", "After").split())
 
 
+def test_the_socket_of_the_helper_is_where_the_hub_asks_and_the_hubs_alone() -> None:
+    unit = "amux-pam.socket"
+    assert value(unit, "ListenStream") == verdicts.SOCKET
+    assert value(unit, "FileDescriptorName") == manager.NAME
+    assert (value(unit, "SocketMode"), value(unit, "SocketUser")) == ("0600", value("amux-hub.service", "User"))
+    assert value("amux-pam.service", "Requires") == unit == value("amux-pam.service", "Also")
+    assert unit in value("amux-hub.service", "Wants").split()
+
+
+def test_the_helper_is_root_without_a_right_and_outlives_its_verdicts() -> None:
+    unit = "amux-pam.service"
+    assert not values(unit, "User")
+    assert value(unit, "CapabilityBoundingSet") == value(unit, "AmbientCapabilities") == ""
+    assert value(unit, "ProtectSystem") == "strict" and not values(unit, "ReadWritePaths")
+    assert value(unit, "RestrictAddressFamilies") == "AF_UNIX"
+    assert {"-/run/dbus", "-/run/systemd/private"} <= set(" ".join(values(unit, "InaccessiblePaths")).split())
+    assert value(unit, "KillMode") == "mixed"
+    assert int(value(unit, "TimeoutStopSec")) > server.VERDICT_SECONDS
+    assert int(value(unit, "LimitNOFILE")) > 2 * server.CONNECTIONS
+    assert int(value(unit, "TasksMax")) > 2 * server.AT_ONCE
+
+
 def test_c39_no_service_owns_the_directory_of_the_sockets() -> None:
     for unit in SYSTEM_UNITS:
         assert not values(unit, "RuntimeDirectory")
@@ -88,9 +112,10 @@ def test_c39_no_service_owns_the_directory_of_the_sockets() -> None:
 
 
 def test_c38_no_limit_of_starts_ends_a_socket_for_good() -> None:
-    assert value("amux-hub.service", "StartLimitIntervalSec") == "0"
-    assert int(value("amux-hub.service", "RestartSec")) >= 1
-    for name in SOCKETS:
+    for service in ("amux-hub.service", "amux-pam.service"):
+        assert value(service, "StartLimitIntervalSec") == "0"
+        assert int(value(service, "RestartSec")) >= 1
+    for name in (*SOCKETS, "pam"):
         assert value(f"amux-{name}.socket", "TriggerLimitIntervalSec") == "0"
         assert value(f"amux-{name}.socket", "RemoveOnStop") == "no"
 
