@@ -73,6 +73,18 @@ def test_a_service_that_waits_for_a_connection_is_a_note(made: Made) -> None:
     assert told(made.run("units")) == {("note", "inactive")}
 
 
+def test_c38_a_service_that_never_starts(made: Made) -> None:
+    made.systemd(amux_hub_service={"ActiveState": "activating", "Result": "exit-code"})
+    found = made.run("units")
+    assert told(found) == {("problem", "restarting")}
+    assert "journalctl -u amux-hub -n 20" in found.findings[0].fix
+    with answering(made.runtime / "hub.sock", a_hub()) as seen:
+        made.run("versions")
+    assert seen == []
+    made.systemd(amux_hub_service={"ActiveState": "activating", "Result": "success"})
+    assert made.run("units").outcome == "ok"
+
+
 def test_systemctl_that_fails_is_no_fault(made: Made) -> None:
     made.systemd()
     Path(str(made.places.systemctl)).write_text("#!/bin/sh\necho no bus >&2\nexit 1\n")

@@ -156,6 +156,8 @@ class Host:
             return
         if unit is not None and unit.active in ("inactive", "failed", "deactivating"):
             raise SkippedError(f"amux-hub.service is {unit.active}: connecting would start it")
+        if unit is not None and unit.restarting:
+            raise SkippedError("amux-hub.service does not start")
 
     @property
     def registry(self) -> registered.Registered:

@@ -24,6 +24,11 @@ class Unit:
     stale: bool
     """Its file changed since systemd read it."""
 
+    @property
+    def restarting(self) -> bool:
+        """Whether it fails and is started again and again."""
+        return self.active == "activating" and self.result not in ("", "success")
+
 
 def units(systemctl: str | None) -> dict[str, Unit]:
     """Raises SkippedError where systemd does not run or does not answer."""

@@ -43,6 +43,10 @@ def _state(unit: Unit, host: Host, findings: Findings) -> None:
             findings.problem("inactive", name, unit.active, "active", f"{sudo} enable --now {name}")
         elif unit.file_state == "disabled":
             findings.warning("disabled", name, "not started at boot", "enabled", f"{sudo} enable {name}")
+    elif unit.restarting:
+        pair = name.removesuffix(".service")
+        fix = f"mend what it says, then: {sudo} restart {name}; it says: journalctl -u {pair} -n 20"
+        findings.problem("restarting", name, f"ends ({unit.result}) and is started again and again", "active", fix)
     elif unit.active == "inactive":
         findings.note("inactive", name, "not running; the first connection starts it")
     if unit.stale:
