@@ -31,6 +31,7 @@ LAYERS = (
     Layer("property"),
     Layer("wire", second_interpreter=True),
     Layer("service"),
+    Layer("pam"),
     Layer("systemd", needs=(("systemd-analyze", "systemd"),)),
     Layer("packaging", needs=(("lintian", "lintian"), ("strip", "binutils"), ("groff", "groff-base"))),
     Layer("cli", second_interpreter=True),
