@@ -81,7 +81,9 @@ def test_c38_a_service_that_never_starts(made: Made) -> None:
     with answering(made.runtime / "hub.sock", a_hub()) as seen:
         made.run("versions")
     assert seen == []
-    made.systemd(amux_hub_service={"ActiveState": "activating", "Result": "success"})
+    made.systemd(amux_hub_service={"ActiveState": "activating", "NRestarts": "3"})
+    assert told(made.run("units")) == {("problem", "restarting")}
+    made.systemd(amux_hub_service={"ActiveState": "activating", "Result": "success", "NRestarts": "0"})
     assert made.run("units").outcome == "ok"
 
 

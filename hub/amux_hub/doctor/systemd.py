@@ -24,17 +24,20 @@ class Unit:
     stale: bool
     """Its file changed since systemd read it."""
 
+    restarts: int = 0
+    """Starts since somebody asked for one, each after a failure."""
+
     @property
     def restarting(self) -> bool:
         """Whether it fails and is started again and again."""
-        return self.active == "activating" and self.result not in ("", "success")
+        return self.active == "activating" and (self.result not in ("", "success") or self.restarts > 0)
 
 
 def units(systemctl: str | None) -> dict[str, Unit]:
     """Raises SkippedError where systemd does not run or does not answer."""
     if systemctl is None:
         raise SkippedError("systemd does not run here")
-    names = ("Id", "LoadState", "ActiveState", "Result", "UnitFileState", "NeedDaemonReload")
+    names = ("Id", "LoadState", "ActiveState", "Result", "UnitFileState", "NeedDaemonReload", "NRestarts")
     command = [systemctl, "show", "--property=" + ",".join(names), "--", *SOCKETS, *SERVICES]
     try:
         done = subprocess.run(
@@ -48,6 +51,7 @@ def units(systemctl: str | None) -> dict[str, Unit]:
     found = {}
     for block in done.stdout.strip().split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        load, active, result, state, stale = (values.get(name, "") for name in names[1:])
-        found[values.get("Id", "")] = Unit(values.get("Id", ""), load, active, result, state, stale == "yes")
+        name, load, active, result, state, stale, restarts = (values.get(one, "") for one in names)
+        number = int(restarts) if restarts.isdecimal() else 0
+        found[name] = Unit(name, load, active, result, state, stale == "yes", number)
     return found

@@ -46,7 +46,7 @@ def _state(unit: Unit, host: Host, findings: Findings) -> None:
     elif unit.restarting:
         pair = name.removesuffix(".service")
         fix = f"mend what it says, then: {sudo} restart {name}; it says: journalctl -u {pair} -n 20"
-        findings.problem("restarting", name, f"ends ({unit.result}) and is started again and again", "active", fix)
+        findings.problem("restarting", name, "ends and is started again and again", "active", fix)
     elif unit.active == "inactive":
         findings.note("inactive", name, "not running; the first connection starts it")
     if unit.stale:
