@@ -168,7 +168,10 @@ def splice(hub: socket.socket, source: int, sink: int) -> int:
             elif fd == sink:
                 if events & ~select.POLLOUT:
                     return EXIT_OK
-                to_sink = to_sink[os.write(sink, to_sink[:PIPE_CHUNK]) :]
+                try:
+                    to_sink = to_sink[os.write(sink, to_sink[:PIPE_CHUNK]) :]
+                except OSError:  # it went away since poll(2) looked
+                    return EXIT_OK
             else:
                 if events & select.POLLOUT and to_hub:
                     to_hub = _send(hub, to_hub)

@@ -246,7 +246,8 @@ def private_path(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
     """Where this user's private Hub listens (the path of its hub.sock), and what said so."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):  # a relative one is to be ignored, XDG Base Directory Specification
-        return os.path.join(runtime, "amux", SOCKETS["hub"]), "XDG_RUNTIME_DIR is set"
+        also = " (it comes before AMUX_HOME)" if environ.get("AMUX_HOME") else ""
+        return os.path.join(runtime, "amux", SOCKETS["hub"]), f"XDG_RUNTIME_DIR is set{also}"
     state = environ.get("AMUX_HOME", "")
     if state:
         if not state.startswith("/"):
@@ -255,7 +256,8 @@ def private_path(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
     home = environ.get("HOME", "")
     if not home.startswith("/"):
         home = _account_home()
-    return os.path.join(home, ".local/state/amux/run", SOCKETS["hub"]), "XDG_RUNTIME_DIR is not set"
+    why = "XDG_RUNTIME_DIR is relative, so ignored" if runtime else "XDG_RUNTIME_DIR is not set"
+    return os.path.join(home, ".local/state/amux/run", SOCKETS["hub"]), why
 
 
 def private_beside(where: Endpoint, environ: Mapping[str, str] = os.environ) -> str | None:

@@ -90,7 +90,8 @@ def check_config(file: str | None, env: dict[str, str], *, system: bool, as_json
 
 
 def _lines(config: Config) -> list[str]:
-    lines = ["ok\n"]
+    there = os.path.exists(config.file)
+    lines = [f"ok: {config.file}\n" if there else f"ok: there is no {config.file}, the defaults are in force\n"]
     for name, value in config.values().items():
         lines.append(f"{name} = {shown(value)}  [{config.source(name)}]\n")
     return lines

@@ -7,12 +7,13 @@ needs the running service, and it opens no file but the two that it is given.
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -96,11 +97,22 @@ class Config:
 def default_file(env: Mapping[str, str]) -> str:
     """`$XDG_CONFIG_HOME/amux/hub.yaml`, by the XDG Base Directory Specification."""
     base = env.get("XDG_CONFIG_HOME", "")
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.config"), "amux", "hub.yaml")
+    return os.path.join(base if os.path.isabs(base) else _at_home(env, ".config"), "amux", "hub.yaml")
 
 
 def default_home(env: Mapping[str, str]) -> str:
-    return env.get("AMUX_HOME") or os.path.expanduser("~/.local/state/amux")
+    return env.get("AMUX_HOME") or _at_home(env, ".local/state/amux")
+
+
+def _at_home(env: Mapping[str, str], path: str) -> str:
+    """`path` in the home directory. A relative HOME would let the working directory choose: the account's then."""
+    home = env.get("HOME", "")
+    if not os.path.isabs(home):
+        try:
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+        except KeyError:
+            home = "/"
+    return os.path.join(home, path)
 
 
 def runtime_directory(env: Mapping[str, str], home: str) -> str:
@@ -126,7 +138,7 @@ def reload(config: Config) -> Config:
 
 
 def _load(file: str, env: Mapping[str, str], *, given: bool, system: bool) -> Config:
-    problems: list[Problem] = _of_root(file) if system else []
+    problems = _of_root(file) if system else _of_owner(file)
     named = env.get("AMUX_HOME", "")
     if named and not os.path.isabs(named):
         problems.append(Problem("the environment", None, "AMUX_HOME", _shown(named), "an absolute path"))
@@ -136,6 +148,19 @@ def _load(file: str, env: Mapping[str, str], *, given: bool, system: bool) -> Co
     if problems:
         raise ConfigError(problems)
     return Config(file, pinned, saved, env, given, system)
+
+
+def _of_owner(file: str) -> list[Problem]:
+    """A private Hub does what its own account says, or root, and nobody else."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return []  # reading it says what is wrong
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid in (0, os.geteuid()) and not mode & 0o002:
+        return []
+    found = f"owner UID {status.st_uid}, mode {mode:04o}"
+    return [Problem(file, None, "", found, f"owner UID {os.geteuid()} or root, and no write permission for everybody")]
 
 
 def _of_root(file: str) -> list[Problem]:
@@ -156,7 +181,7 @@ def _of_root(file: str) -> list[Problem]:
 def read(file: str, problems: list[Problem], *, missing_ok: bool, savable_only: bool = False) -> dict[str, Value]:
     """The keys of one file that are right; what is wrong is appended to `problems`."""
     try:
-        data = Path(file).read_bytes()
+        data = _bytes_of(file)
     except FileNotFoundError:
         if not missing_ok:
             problems.append(Problem(file, None, "", "no such file", "a YAML file"))
@@ -165,6 +190,14 @@ def read(file: str, problems: list[Problem], *, missing_ok: bool, savable_only: 
         problems.append(Problem(file, None, "", error.strerror or str(error), "a readable file"))
         return {}
     return parse(file, data, problems, savable_only=savable_only)
+
+
+def _bytes_of(file: str) -> bytes:
+    """Only a regular file: a FIFO would keep whoever reads it waiting for ever."""
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "something that is no file")
+        return opened.read()
 
 
 def parse(file: str, data: bytes, problems: list[Problem], *, savable_only: bool = False) -> dict[str, Value]:

@@ -172,7 +172,7 @@ def test_check_config_shows_the_values_in_force(tmp_path: Path) -> None:
     done = _check(tmp_path, "check-config", str(file))
     assert done.returncode == 0 and not done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "ok"
+    assert lines[0] == f"ok: {tmp_path / 'hub.yaml'}"
     assert f"limits.connections = 7  [{file}]" in lines
     assert "memory.enabled = false  [default]" in lines
     shown = json.loads(_check(tmp_path, "check-config", "--json", str(file)).stdout)

@@ -153,7 +153,7 @@ class Scope:
                 _, observed = self._observe(parent, components, depth, path)
                 if observed == ABSENT:
                     return gone
-                _check_revision(path, expected_revision, observed)
+                _check_revision(path, expected_revision, observed, "deleted")
                 write.remove(parent, components[-1], path)
             write.prune(root, components[:-1])
         return {"path": path, "revision": ABSENT, "already_absent": False}
@@ -254,7 +254,7 @@ def _opened(root: int | None, components: list[str], path: str) -> Iterator[int 
         os.close(fd)
 
 
-def _check_revision(path: str, expected: str, observed: str) -> None:
+def _check_revision(path: str, expected: str, observed: str, done: str = "written") -> None:
     if expected == observed:
         return
     if observed == ABSENT:
@@ -265,7 +265,8 @@ def _check_revision(path: str, expected: str, observed: str) -> None:
         now = "was changed meanwhile"
     raise AmuxError(
         "conflict",
-        f"{path} {now}: nothing was written; read it again, merge and retry with the observed revision",
+        f"{path} {now}: nothing was {done}; read it again"
+        + (", merge and retry with the observed revision" if done == "written" else " before you decide"),
         path=path,
         expected_revision=expected,
         observed_revision=observed,
