@@ -5,6 +5,7 @@ Status 0 after SIGTERM, 1 and one line where it must not or cannot run, 2 for a 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import sys
@@ -81,11 +82,13 @@ def serve() -> None:
     os.umask(0o077)
     os.chdir("/")
     child.undumpable()
+    libpam.log_as_amux_pam()
     self_test()
     server = Server(listener, {0, hub}, judge.judge, audit)
     notify.say("READY=1")
     server.run()
-    notify.say("STOPPING=1")
+    with contextlib.suppress(OSError):  # a manager that is gone hears nothing, and the work is done
+        notify.say("STOPPING=1")
 
 
 if __name__ == "__main__":

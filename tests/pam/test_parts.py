@@ -103,7 +103,8 @@ def test_p6_nor_one_that_others_can_write_or_replace(tmp_path: Path, mode: int, 
         os.chmod(path, mode)
     else:
         tmp_path.chmod(mode | 0o111)
-    with pytest.raises(service_file.UnfitError, match=f"written by others .* chmod go-w .*{'/amux' * (which == 'file')}"):
+    blamed = path if which == "file" else str(tmp_path)
+    with pytest.raises(service_file.UnfitError, match=f"written by others .* chmod go-w {blamed}$"):
         service_file.check(path, os.getuid())
 
 
@@ -157,9 +158,17 @@ def test_libpam_calls_back() -> None:
     libpam.self_test(b"other")
 
 
-def test_libpam_that_gets_an_answer_to_a_question_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libpam, "CONV_ERR", 18)
-    monkeypatch.setattr(libpam.Conversation, "prompt", lambda *_: 0)
+@pytest.mark.parametrize("style", [1, 2, 5, 7])
+def test_a_question_of_a_module_is_refused(style: int) -> None:
+    """PAM_PROMPT_ECHO_OFF, PAM_PROMPT_ECHO_ON and what Linux-PAM adds to them, pam_conv(3)."""
+    conversation = libpam.Conversation(b"other", b"root")
+    assert conversation.prompt(style) == 19
+    assert conversation.prompt(libpam.TEXT_INFO) == conversation.prompt(libpam.ERROR_MSG) == 0
+    conversation.end(0)
+
+
+def test_libpam_that_cannot_call_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libpam.Conversation, "prompt", lambda *_: 19)
     with pytest.raises(libpam.PamError, match="the conversation answered"):
         libpam.self_test(b"other")
 

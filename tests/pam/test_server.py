@@ -18,10 +18,11 @@ from amux_pam.server import AT_ONCE, CONNECTIONS, parse
 from tests.pam import stub as uids
 from tests.pam.kit import alive, rest, stub, wait_for
 
-GOOD = {b"0\n": 0, b"1000\n": 1000, b"2147483648\n": 2147483648, b"4000000000\n": 4000000000, b"4294967294\n": 4294967294}
+GOOD = {b"%d\n" % uid: uid for uid in (0, 1, 1000, 65534, 2147483648, 4000000000, 4294967294)}
 BAD = [
     b"", b"\n", b"1000", b"-1\n", b"+1\n", b" 1\n", b"1 \n", b"1\r\n", b"01\n", b"00\n", b"1\n\n", b"1\n2\n", b"0x1\n",
-    b"1e3\n", b"4294967295\n", b"9999999999\n", b"99999999999\n", b"alice\n", b"1_0\n", "١\n".encode(), b"\xff\n", b"1\0\n",
+    b"1e3\n", b"4294967295\n", b"9999999999\n", b"99999999999\n", b"alice\n", b"1_0\n", "١\n".encode(), b"\xff\n",
+    b"1\0\n",
 ]  # fmt: skip
 
 

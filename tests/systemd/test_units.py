@@ -97,6 +97,9 @@ def test_the_helper_is_root_without_a_right_and_outlives_its_verdicts() -> None:
     assert value(unit, "RestrictAddressFamilies") == "AF_UNIX"
     assert {"-/run/dbus", "-/run/systemd/private"} <= set(" ".join(values(unit, "InaccessiblePaths")).split())
     assert value(unit, "KillMode") == "mixed"
+    # pam_unix since PAM 1.6: setuid(0), then its checker; without either it refuses every local account.
+    assert "setuid" in values(unit, "SystemCallFilter")
+    assert "/usr/sbin/unix_chkpwd" in value(unit, "ExecPaths").split()
     assert int(value(unit, "TimeoutStopSec")) > server.VERDICT_SECONDS
     assert int(value(unit, "LimitNOFILE")) > 2 * server.CONNECTIONS
     assert int(value(unit, "TasksMax")) > 2 * server.AT_ONCE
