@@ -20,9 +20,11 @@ import pytest
 from tests.booted.lab import image
 from tests.booted.lab.machine import ROOT, Account, Machine
 from tests.booted.lab.recipe import SUITES
+from tests.booted.system import Maker, System
 
 HERE = Path(__file__).resolve().parent
 _numbers = itertools.count(1)
+_uids = itertools.count(20000)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -107,3 +109,32 @@ def package() -> Callable[[str], Path]:
         return built[suite]
 
     return get
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def _installed(request: pytest.FixtureRequest, package: Callable[[str], Path]) -> Iterator[System]:
+    with _boot(request.config, request.param) as machine:
+        machine.install(package(request.param))
+        yield System(machine)
+
+
+@pytest.fixture
+def system(_installed: System) -> Iterator[System]:
+    """The run's machine of each suite with the package installed: isolation and memory on, nobody enrolled."""
+    yield _installed
+    _installed.reset()
+
+
+@pytest.fixture
+def person(system: System) -> Iterator[Maker]:
+    """`person(name, *useradd_options, uid=None)`: a real account, gone after the test; no UID comes twice."""
+    made: list[str] = []
+
+    def make(name: str, *options: str, uid: int | None = None) -> str:
+        made.append(name)
+        number = next(_uids) if uid is None else uid
+        return system.machine.account(name, f"--uid={number}", *options).name
+
+    yield make
+    for name in made:
+        system.machine.remove_account(name)
