@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from amux.errors import AmuxError
+from amux_hub.pace import Pace
 
 RETRY_MILLISECONDS = 1000
 
@@ -24,6 +25,9 @@ class Limits:
     connections_per_uid: int = 128
     connections: int = 4096
     requests_per_uid: int = 16
+    rate_per_uid: int = 0
+    """Requests a second, 0 for no limit."""
+    input_bytes_per_uid: int = 16 * 1024 * 1024
     request_wait: float = 10.0
     """Seconds."""
 
@@ -41,11 +45,13 @@ class Counters:
 
 
 class _Uid:
-    __slots__ = ("connections", "requests", "waiting")
+    __slots__ = ("connections", "input", "pacing", "requests", "waiting")
 
     def __init__(self) -> None:
         self.connections = 0
         self.requests = 0
+        self.pacing = 0
+        self.input = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
 
@@ -58,6 +64,7 @@ class Admission:
         self.connections = 0
         self.requests = 0
         self.draining = False
+        self._pace = Pace(lambda: self.limits.rate_per_uid)
         self._uids: dict[int, _Uid] = {}
 
     # Connections
@@ -100,6 +107,23 @@ class Admission:
         self.connections -= 1
         self._forget(uid, state)
 
+    def hold(self, uid: int, more: int) -> None:
+        """The connections of `uid` hold `more` bytes of input (fewer if negative) that make no whole message yet.
+
+        Raises `limit_exceeded`; the bytes are counted all the same, until the connection gives them back.
+        """
+        state = self._uids[uid]
+        state.input += more
+        if more > 0 and state.input > self.limits.input_bytes_per_uid:
+            raise AmuxError(
+                "limit_exceeded",
+                f"the connections of UID {uid} hold {state.input} bytes of messages that are not complete, and may "
+                f"hold {self.limits.input_bytes_per_uid} (limits.input_bytes_per_uid); the connection is closed",
+                limit="limits.input_bytes_per_uid",
+                value=self.limits.input_bytes_per_uid,
+                found=state.input,
+            )
+
     # Requests
 
     def enter(self, uid: int) -> bool:
@@ -108,6 +132,8 @@ class Admission:
         if state is None:
             state = self._uids[uid] = _Uid()
         if self.draining or state.waiting or state.requests >= self.limits.requests_per_uid:
+            return False
+        if self._pace.take(uid) > 0:
             return False
         state.requests += 1
         self.requests += 1
@@ -120,6 +146,11 @@ class Admission:
         if self.enter(uid):
             return
         state = self._uids[uid]
+        await self._keep_pace(uid, state)
+        if not state.waiting and state.requests < self.limits.requests_per_uid:
+            state.requests += 1
+            self.requests += 1
+            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         state.waiting.append(turn)
         try:
@@ -140,6 +171,28 @@ class Admission:
         except BaseException:
             self._abandon(uid, state, turn)
             raise
+
+    async def _keep_pace(self, uid: int, state: _Uid) -> None:
+        """Wait for the next token of `uid`. Raises `busy` after `request_wait`, or `shutting_down`."""
+        state.pacing += 1
+        try:
+            async with asyncio.timeout(self.limits.request_wait):
+                while (delay := self._pace.take(uid)) > 0:  # noqa: ASYNC110 - a token comes with time alone
+                    await asyncio.sleep(delay)
+            if self.draining:
+                raise shutting_down()
+        except TimeoutError:
+            self.counters.requests_refused += 1
+            raise AmuxError(
+                "busy",
+                f"UID {uid} may make {self.limits.rate_per_uid} requests a second (limits.rate_per_uid): slow down",
+                limit="limits.rate_per_uid",
+                value=self.limits.rate_per_uid,
+                retry_after_ms=RETRY_MILLISECONDS,
+            ) from None
+        finally:
+            state.pacing -= 1
+            self._forget(uid, state)
 
     def leave(self, uid: int) -> None:
         """Give back a slot; the one who waits longest takes it."""
@@ -193,7 +246,7 @@ class Admission:
         self._forget(uid, state)
 
     def _forget(self, uid: int, state: _Uid) -> None:
-        if not (state.connections or state.requests or state.waiting):
+        if not (state.connections or state.requests or state.waiting or state.pacing):
             self._uids.pop(uid, None)
 
 

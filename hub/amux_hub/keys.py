@@ -101,8 +101,8 @@ def _seconds(name: str, default: float, doc: str, maximum: float = 3600) -> Key:
     return Key(f"timeouts.{name}", float, default, doc, minimum=0.05, maximum=maximum, reload=True)
 
 
-def _limit(name: str, default: int, doc: str, minimum: int, maximum: int) -> Key:
-    return Key(f"limits.{name}", int, default, doc, minimum=minimum, maximum=maximum, reload=True)
+def _limit(name: str, default: int, doc: str, minimum: int, maximum: int, system: int | None = None) -> Key:
+    return Key(f"limits.{name}", int, default, doc, minimum=minimum, maximum=maximum, reload=True, system=system)
 
 
 KEYS: dict[str, Key] = {
@@ -223,6 +223,23 @@ KEYS: dict[str, Key] = {
             "then `busy`.",
             1,
             1024,
+        ),
+        _limit(
+            "rate_per_uid",
+            0,
+            "Requests a second of one UID, sustained; twice as many may come at once after a pause. Further ones wait "
+            "up to `timeouts.request_wait`, then `busy`. 0 is no limit.",
+            0,
+            1_000_000,
+            system=1000,
+        ),
+        _limit(
+            "input_bytes_per_uid",
+            16 * _MIB,
+            "Bytes that the Hub holds of one UID's messages that are not complete yet, over all its connections. The "
+            "connection that would bring more is answered `limit_exceeded` and closed.",
+            _MIB,
+            1 << 40,
         ),
         _limit(
             "free_bytes",

@@ -36,6 +36,9 @@ class Loopback:
     async def caller(self) -> Caller:
         return await self._identity.identify(self.peer)
 
+    def hold(self, size: int) -> None:
+        """No limit here."""
+
     def request(self) -> contextlib.AbstractAsyncContextManager[None]:
         return self._admission.request(self.peer.uid)
 

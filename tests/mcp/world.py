@@ -37,6 +37,9 @@ class MadeUp:
             raise AmuxError("identity_refused", "retired a moment ago", uid=self.peer.uid)
         return self._who
 
+    def hold(self, size: int) -> None:
+        """No limit here."""
+
     def request(self) -> contextlib.AbstractAsyncContextManager[None]:
         return self._admission.request(self.peer.uid)
 

@@ -50,6 +50,10 @@ class Connection(Protocol):
         """Raises `identity_refused` or `identity_unavailable`."""
         ...
 
+    def hold(self, size: int) -> None:
+        """`size` bytes of input wait to be taken. Raises `limit_exceeded` if that is more than its UID may have."""
+        ...
+
     def request(self) -> contextlib.AbstractAsyncContextManager[None]:
         """One request slot. Entering raises `busy` or `shutting_down`."""
         ...

@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from amux import limits
 from amux.errors import AmuxError
+
+_UNCOUNTED = 4096
+"""Bytes too few to be worth counting, which most messages are."""
 
 _READ_AHEAD = 64 * 1024
 """Bytes that are read although nobody asked for a line: pipelined calls arrive together."""
@@ -53,6 +57,8 @@ class Lines(asyncio.Protocol):
         "_closed",
         "_deadline",
         "_eof",
+        "_hold",
+        "_holding",
         "_loop",
         "_partial",
         "_paused",
@@ -64,7 +70,9 @@ class Lines(asyncio.Protocol):
         "dropped",
     )
 
-    def __init__(self, timeouts: Timeouts, accepted: _Accepted) -> None:
+    def __init__(self, timeouts: Timeouts, accepted: _Accepted, hold: Callable[[int], None]) -> None:
+        self._hold = hold
+        self._holding = False
         self.dropped: AmuxError | None = None
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
@@ -82,11 +90,16 @@ class Lines(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def open(cls, accepted: socket.socket, timeouts: Timeouts) -> Lines:
-        """Take over a connected socket; it is closed with this object."""
+    async def open(
+        cls, accepted: socket.socket, timeouts: Timeouts, hold: Callable[[int], None] = lambda _size: None
+    ) -> Lines:
+        """Take over a connected socket; it is closed with this object.
+
+        `hold` is told how many bytes wait here to be taken, and raises `limit_exceeded` if that is too much.
+        """
         taken = _Accepted(fileno=accepted.detach())
         taken.setblocking(False)
-        lines = cls(timeouts, taken)
+        lines = cls(timeouts, taken, hold)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: lines, taken)
         return lines
 
@@ -143,7 +156,19 @@ class Lines(asyncio.Protocol):
             self._deadline = None
         if not self._buffer:
             self._buffer = bytearray()  # a bytearray keeps what it once had to hold
+        if self._holding:
+            self._account()
         return line
+
+    def _account(self) -> None:
+        self._holding = bool(self._buffer)
+        try:
+            self._hold(len(self._buffer))
+        except AmuxError as error:
+            self._buffer = bytearray()
+            self._scanned = 0
+            self._broken = error
+            self._hold(0)
 
     def _watch_partial(self) -> None:
         """A line that has begun must end in time; the clock runs only while we read."""
@@ -209,6 +234,8 @@ class Lines(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
+        if self._holding or len(self._buffer) > _UNCOUNTED:
+            self._account()
         self._wake(self._reader)
         if len(self._buffer) > _READ_AHEAD and not self._paused and self._transport is not None:
             self._paused = True  # until `next_line` finds that it needs more

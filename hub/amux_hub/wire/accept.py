@@ -37,7 +37,7 @@ class Connection:
     `since` is a time of the loop's clock. While it is open it is a member of `among`.
     """
 
-    __slots__ = ("_admission", "_among", "_connected", "_identity", "_released", "listener", "peer", "since")
+    __slots__ = ("_admission", "_among", "_connected", "_held", "_identity", "_released", "listener", "peer", "since")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Connection:
         self._admission = admission
         self._connected = connected
         self._released = False
+        self._held = 0
         self._among = among
         if among is not None:
             among.add(self)
@@ -69,6 +70,15 @@ class Connection:
         """One request slot of the peer's UID. Entering raises `busy` or `shutting_down`."""
         return self._admission.request(self.peer.uid)
 
+    def hold(self, size: int) -> None:
+        """What this connection holds of a message that is not complete is `size` bytes now.
+
+        Raises `limit_exceeded` if that is more than its UID may have: close it.
+        """
+        if size != self._held and not self._released:
+            more, self._held = size - self._held, size
+            self._admission.hold(self.peer.uid, more)
+
     def end(self) -> None:
         """End it now, whatever it does: its peer is nobody to us any more. The front end sees the end of input."""
         if self._connected is not None:
@@ -78,6 +88,7 @@ class Connection:
     def release(self) -> None:
         """The connection is closed: count it no more. Safe to repeat."""
         if not self._released:
+            self.hold(0)
             self._released = True
             self._connected = None
             self._admission.disconnect(self.peer.uid)

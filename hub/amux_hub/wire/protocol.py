@@ -84,6 +84,14 @@ class HubProtocol(FrameProtocol):
     def violated(self, what: str) -> None:
         self._violation(AmuxError("protocol_error", f"{what}; the connection is closed"))
 
+    def held(self, size: int) -> None:
+        try:
+            self._connection.hold(size)
+        except AmuxError as error:
+            if self._transport is not None:
+                self._transport.refuse()
+                self._violation(error)
+
     def cut_off(self) -> None:
         self._reply(reply.encode_failure(shutting_down()), last=True)
 

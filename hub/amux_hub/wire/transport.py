@@ -45,6 +45,9 @@ class FrameProtocol(VarlinkBaseProtocol):
     def violated(self, what: str) -> None:
         """The peer broke a rule of the wire. The protocol answers with `transport.reply(…, last=True)`."""
 
+    def held(self, size: int) -> None:
+        """`size` bytes of a message that is not complete are held now. May answer as for a violation, or `refuse`."""
+
     def cut_off(self) -> None:
         """A message was left incomplete because the Hub stops. The protocol answers with `transport.reply`."""
 
@@ -122,6 +125,8 @@ class HubTransport(VarlinkTransport):
         if end >= 0:
             frame = bytes(buffer[:end])
             del buffer[: end + 1]
+            if not buffer:
+                self._frames.held(0)
             self._busy = True
             self._first = False
             self.deadline = _NEVER
@@ -130,6 +135,13 @@ class HubTransport(VarlinkTransport):
             self._violation(f"a message has over {limits.FRAME_BYTES} bytes")
         elif self._end_of_input:
             self.close()
+        else:
+            self._frames.held(len(buffer))
+
+    def refuse(self) -> None:
+        """Take nothing further: the protocol answers with `reply(…, last=True)` now."""
+        self._busy = True
+        self._forget_input()
 
     def _violation(self, what: str) -> None:
         self._busy = True
