@@ -51,11 +51,11 @@ class _Question:
 
 
 class _Running:
-    """A child, the connection that waits for it, and the UID that it judges."""
+    """A child, the UID that it judges, and the connection that waits for it: None once its time ran out."""
 
     def __init__(self, peer: socket.socket, uid: int, pipe: int, deadline: float) -> None:
-        self.peer, self.uid, self.pipe, self.deadline = peer, uid, pipe, deadline
-        self.late = False
+        self.uid, self.pipe, self.deadline = uid, pipe, deadline
+        self.peer: socket.socket | None = peer
 
 
 class Server:
@@ -93,7 +93,7 @@ class Server:
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT; verdicts that run then are still given."""
-        while not self._stopping or self._running:
+        while not self._stopping or any(running.peer for running in self._running.values()):
             self._listen()
             for key, _ in self._selector.select(self._patience()):
                 if key.fileobj is self._wake:
@@ -122,7 +122,7 @@ class Server:
 
     def _patience(self) -> float | None:
         deadlines = [question.deadline for question in self._questions.values()]
-        deadlines += [running.deadline for running in self._running.values()]
+        deadlines += [running.deadline for running in self._running.values() if running.peer]
         if self._accept_from > time.monotonic():
             deadlines.append(self._accept_from)
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
@@ -205,13 +205,15 @@ class Server:
         with contextlib.suppress(BlockingIOError):
             message = os.read(running.pipe, child.MESSAGE_BYTES)
         os.close(running.pipe)
-        verdict = child.decode(message, status)
-        if running.late:
-            verdict = Verdict(UNAVAILABLE, f"no verdict within {self._seconds:g} s")
-        self._conclude(running.peer, running.uid, verdict)
+        if running.peer:
+            self._conclude(running.peer, running.uid, child.decode(message, status))
 
     def _kill_strays(self) -> None:
-        with open(f"/proc/self/task/{self._pid}/children", encoding="ascii") as file:
+        """proc_pid_task(5). A kernel without CONFIG_PROC_CHILDREN keeps them: TasksMax= of the unit bounds that."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(f"/proc/self/task/{self._pid}/children", encoding="ascii") as file,
+        ):
             for pid in map(int, file.read().split()):
                 if pid not in self._running:
                     os.kill(pid, signal.SIGKILL)
@@ -219,10 +221,11 @@ class Server:
     def _expire(self) -> None:
         now = time.monotonic()
         for pid, running in self._running.items():
-            if running.deadline <= now and not running.late:
-                running.late = True
-                running.deadline = now + self._seconds  # no reason to wake up before SIGCHLD does
+            if running.peer and running.deadline <= now:
+                # Answered now: one that hangs in the kernel dies later, and holds its place among AT_ONCE until then.
                 os.kill(pid, signal.SIGKILL)
+                self._conclude(running.peer, running.uid, Verdict(UNAVAILABLE, f"no verdict in {self._seconds:g} s"))
+                running.peer = None
         for question in [one for one in self._questions.values() if one.deadline <= now]:
             self._audit.refused(question.uid, f"no request within {REQUEST_SECONDS:g} s")
             self._release(question).close()

@@ -109,6 +109,10 @@ os.execv(sys.executable, [sys.executable, "-m", "amux_pam"])
 """
 
 
+BARE = ("setpriv", "--bounding-set=-all", "--no-new-privs")
+"""Root without a capability, as in the unit, setpriv(1)."""
+
+
 class Manager:
     """Starts the service as the service manager does."""
 
@@ -116,9 +120,8 @@ class Manager:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(directory / "notify"))
         self._socket.settimeout(0.05)
-        self.helper = Helper(
-            directory, [sys.executable, "-c", START, "FD"], NOTIFY_SOCKET=str(directory / "notify"), LANG="C.UTF-8"
-        )
+        command = [*BARE, sys.executable, "-c", START, "FD"]
+        self.helper = Helper(directory, command, NOTIFY_SOCKET=str(directory / "notify"))
         os.chmod(self.helper.path, 0o666)
         self.ready = False
 
@@ -215,12 +218,11 @@ def test_s2_root_and_the_hub_are_answered_and_nobody_else(running: Helper, accou
 @pytest.mark.parametrize("dumpable", [False, True])
 def test_its_memory_is_closed_to_others_of_its_uid(running: Helper, dumpable: bool) -> None:
     """Root without CAP_SYS_PTRACE reads the map of a process like itself, ptrace(2), but not of one undumpable."""
-    read = ["setpriv", "--bounding-set=-all", "cat"]
-    bare = subprocess.Popen(["setpriv", "--bounding-set=-all", "sleep", "600"])
+    bare = subprocess.Popen([*BARE, "sleep", "600"])
     try:
         pid = bare.pid if dumpable else running.process.pid
         wait_for(lambda: b"sleep" in Path(f"/proc/{bare.pid}/cmdline").read_bytes()[:6], "sleep to run")
-        done = subprocess.run([*read, f"/proc/{pid}/maps"], capture_output=True, check=False)
+        done = subprocess.run([*BARE, "cat", f"/proc/{pid}/maps"], capture_output=True, check=False)
         assert (done.returncode == 0) == dumpable
     finally:
         bare.kill()

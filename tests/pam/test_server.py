@@ -79,8 +79,10 @@ def test_s2_a_peer_that_is_not_served_hears_nothing(tmp_path: Path) -> None:
 def test_p2_a_judge_that_sleeps_is_killed_at_the_limit(tmp_path: Path) -> None:
     with stub(tmp_path, seconds=0.3) as helper:
         assert helper.ask(uids.SLEEPS) == "unavailable"
-        assert not alive(helper.report())
-        assert "class=unavailable (no verdict within 0.3 s)" in helper.log()
+        assert "class=unavailable (no verdict in 0.3 s)" in helper.log()
+        sleeper = helper.report()
+        wait_for(lambda: not alive(sleeper), "the end of the child")
+        assert helper.log().count("uid=1002") == 1
         assert helper.ask(uids.ALLOWED) == "allow"
 
 
@@ -146,6 +148,15 @@ def test_term_ends_it_after_the_verdicts_that_run(tmp_path: Path) -> None:
                 later.recv(1)
         running.close()
         unasked.close()
+
+
+def test_p2_term_waits_for_a_sleeping_judge_no_longer_than_the_limit(tmp_path: Path) -> None:
+    with stub(tmp_path, seconds=0.5) as helper, helper.send(b"%d\n" % uids.SLEEPS) as running:
+        sleeper = helper.report()
+        helper.process.send_signal(signal.SIGTERM)
+        assert rest(running) == "unavailable"
+        assert helper.process.wait() == 0
+        wait_for(lambda: not alive(sleeper), "the end of the child")
 
 
 def test_the_child_holds_its_pipe_alone_and_its_limits(tmp_path: Path) -> None:
