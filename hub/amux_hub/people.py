@@ -78,6 +78,11 @@ class HostIdentity:
         else:
             self._known.pop(uid, None)
 
+    def knows(self, uid: int) -> bool:
+        """Whether what was found out about a UID still holds. Nobody who was refused is known."""
+        known = self._known.get(uid)
+        return known is not None and known[1] > time.monotonic()
+
     async def identify(self, peer: Peer) -> Caller:
         """Raises `identity_refused` or `identity_unavailable`."""
         known = self._known.get(peer.uid)

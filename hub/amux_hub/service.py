@@ -17,7 +17,6 @@ import shlex
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +31,11 @@ from amux_hub.admission import Admission, Limits
 from amux_hub.audit import Audit
 from amux_hub.config import KEYS, Config, ConfigError
 from amux_hub.home import private_directory
-from amux_hub.identity import Identity, OwnerIdentity, Peer
+from amux_hub.identity import Identity, OwnerIdentity
 from amux_hub.memory import Memory
 from amux_hub.notify import Notifier
 from amux_hub.people import HostIdentity, People
+from amux_hub.recheck import Recheck
 from amux_hub.registry import Registry
 from amux_hub.sockets import Listening
 from amux_hub.store import Store
@@ -113,22 +113,22 @@ class Service:
             return None
         running = self._running
 
-        def seconds() -> float:
-            return float(running["identity.verdict_seconds"])
-
         def people() -> People:
             return People(running["identity.aliases"], frozenset(running["identity.services"]))
 
         registry = Registry(config["home"])
         identity = HostIdentity(
             registry,
-            Verdicts(seconds),
+            Verdicts(self._verdict_seconds),
             isolation=config["isolation"],
             people=people,
-            seconds=seconds,
+            seconds=self._verdict_seconds,
             audit=self._audit,
         )
         return Host(registry, identity, self._audit)
+
+    def _verdict_seconds(self) -> float:
+        return float(self._running["identity.verdict_seconds"])
 
     def run(self) -> int:
         """Serve until TERM or INT; the exit status."""
@@ -167,22 +167,14 @@ class Service:
         return await self._drain()
 
     async def _watch_people(self) -> None:
-        """Ask again about everybody who is connected, and end the connections of those who are refused now."""
-        while self._host is not None:
-            due = time.monotonic() + float(self._running["identity.verdict_seconds"])
-            while time.monotonic() < due:
-                await asyncio.sleep(1)
-                self._host.audit.tick()
-            peers = {connection.peer.uid: connection.peer for connection in self._connections}
-            await asyncio.gather(*(self._ask_again(self._host, peer) for peer in peers.values()))
-
-    async def _ask_again(self, host: Host, peer: Peer) -> None:
-        try:
-            await host.identity.identify(peer)
-        except AmuxError as error:
-            if error.code == "identity_refused":
-                for connection in [one for one in self._connections if one.peer.uid == peer.uid]:
-                    connection.end()
+        """Each second: connections that live on, and refusals that were counted."""
+        if self._host is None:
+            return
+        recheck = Recheck(self._host.identity, self._connections, self._verdict_seconds)
+        while True:
+            await asyncio.sleep(1)
+            self._host.audit.tick()
+            recheck.look()
 
     async def _serve(self) -> None:
         """hub.sock and admin.sock at once; mcp.sock when its library, a second's work, is loaded."""
