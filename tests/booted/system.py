@@ -21,9 +21,10 @@ Reply = dict[str, Any]
 
 TALK = """
 import json, socket, sys
+END = b"\\n" if "mcp.sock" in sys.argv[1] else b"\\0"
 def reply():
     data = b""
-    while not data.endswith(b"\\0"):
+    while not data.endswith(END):
         try:
             more = hub.recv(65536)
         except ConnectionError:
@@ -40,10 +41,11 @@ hub.connect(sys.argv[1])
 for line in sys.stdin:
     if line.strip():
         try:
-            hub.sendall(line.strip().encode() + b"\\0")
+            hub.sendall(line.strip().encode() + END)
         except OSError:
             pass
-    print(json.dumps(reply()), flush=True)
+    if "notifications/" not in line:
+        print(json.dumps(reply()), flush=True)
 """
 """Calls, a line each, over one connection; a line each comes back. An empty line only waits for what comes."""
 
@@ -72,16 +74,37 @@ class Held:
         self._process = machine.start(*command, user=user, **pipes)
 
     def call(self, method: str, **parameters: object) -> Reply:
-        return self._say(_line(method, parameters))
+        return self.say(_line(method, parameters))
+
+    def mcp(self, **preamble: str) -> Reply:
+        """What `amux mcp` says first, and its answer."""
+        return self.say(json.dumps({"amux": 1, **preamble}))
+
+    def tool(self, name: str, **arguments: object) -> Reply:
+        """The JSON that a tool answers, an error too; `mcp` and a first call of `initialize` come before."""
+        parameters = {"name": f"amux.{name}", "arguments": arguments}
+        answer = self.say(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters}))
+        result: Reply = json.loads(answer["result"]["content"][0]["text"])
+        return result
+
+    def initialize(self) -> None:
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        self.say(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))
+        self._send('{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def wait_for_the_end(self) -> bool:
         """Whether the Hub closed it, having waited for a minute."""
-        return bool(self._say("")["error"] == "closed")
+        return bool(self.say("")["error"] == "closed")
 
-    def _say(self, line: str) -> Reply:
-        assert self._process.stdin is not None and self._process.stdout is not None
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
+
+    def say(self, line: str) -> Reply:
+        """One line of the wire, and the answer."""
+        self._send(line)
+        assert self._process.stdout is not None
         reply: Reply = json.loads(self._process.stdout.readline())
         return reply
 
@@ -112,14 +135,14 @@ class System:
 
     # Calling
 
-    def ask(self, user: User, method: str, *, socket: str = "hub", **parameters: object) -> Reply:
+    def ask(self, user: User, method: str, /, *, socket: str = "hub", **parameters: object) -> Reply:
         """The whole reply, an error too. `method` without an interface is one of io.amux.Memory."""
         command = ("python3", "-IS", "-c", TALK, f"/run/amux/{socket}.sock")
         done = self.machine.run(*command, user=user, stdin=_line(method, parameters) + "\n")
         reply: Reply = json.loads(done.stdout)
         return reply
 
-    def call(self, user: User, method: str, *, socket: str = "hub", **parameters: object) -> Reply:
+    def call(self, user: User, method: str, /, *, socket: str = "hub", **parameters: object) -> Reply:
         """The reply's parameters. Raises `Failed`."""
         reply = self.ask(user, method, socket=socket, **parameters)
         if "error" in reply:
@@ -127,7 +150,7 @@ class System:
         answer: Reply = reply["parameters"]
         return answer
 
-    def refusal(self, user: User, method: str = "List", **parameters: Any) -> Failed:
+    def refusal(self, user: User, method: str = "List", /, **parameters: Any) -> Failed:
         """The error that a call must answer."""
         try:
             answer = self.call(user, method, **parameters)

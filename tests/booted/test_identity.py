@@ -117,6 +117,7 @@ def test_an_account_that_expires_is_disconnected_and_comes_back_with_its_memory(
     ):
         assert "error" not in hers.call("List")
         assert "error" not in his.call("List")
+        assert "error" not in agent.mcp()
         system.machine.run("chage", "-E", "0", alice)
         assert hers.wait_for_the_end()
         assert agent.wait_for_the_end()
