@@ -1,7 +1,8 @@
 """Virtual environments: the locked dependencies, made once a lock, and the product installed over them.
 
 Dependencies and product are kept apart so that every run tests the product as a wheel installs it, while
-the half minute of pip is spent once. Nothing here is built from anything but packaging/requirements.lock.
+the half minute of pip is spent once. Nothing here is built from anything but packaging/requirements.lock, and for tests
+of whole hosts ansible/requirements.lock.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOCK = CHECKOUT / "packaging" / "requirements.lock"
+HOST_LOCK = CHECKOUT / "ansible" / "requirements.lock"
 ROOT_CACHE = Path("/var/cache/amux-hub")
 _KEY = "amux-lock"
 
@@ -62,10 +64,10 @@ def pip(python: Path, *arguments: str, what: str) -> None:
     _quiet([str(python), "-m", "pip", *common, *arguments], what)
 
 
-def locked(directory: Path, interpreter: str = sys.executable) -> Path:
+def locked(directory: Path, interpreter: str = sys.executable, lock: Path = LOCK) -> Path:
     """A virtual environment at `directory` with exactly the locked packages; returns its interpreter."""
     python = directory / "bin" / "python"
-    key = _key(interpreter)
+    key = _key(interpreter, lock)
     build = CHECKOUT / "build" if directory.parent == CHECKOUT else directory.parent
     build.mkdir(exist_ok=True)
     with exclusive(build / "setup.lock"):
@@ -74,19 +76,19 @@ def locked(directory: Path, interpreter: str = sys.executable) -> Path:
         if directory.exists() and _marker(directory) is None:
             raise TroubleError(f"{directory} was not made by this command; move it away, then run it again")
         shutil.rmtree(directory, ignore_errors=True)
-        say(f"setting up {directory} from packaging/requirements.lock (half a minute, once)")
+        say(f"setting up {directory} from {lock.relative_to(CHECKOUT)} (half a minute, once)")
         directory.mkdir()
         (directory / _KEY).write_text("unfinished\n")
         _quiet([interpreter, "-I", "-m", "venv", str(directory)], "making a virtual environment")
         # sdnotify comes as source: built by the standard interface, without the deprecated setup.py install.
-        pip(python, "install", "--use-pep517", "-r", str(LOCK), what="installing the locked packages")
+        pip(python, "install", "--use-pep517", "-r", str(lock), what="installing the locked packages")
         (directory / _KEY).write_text(key + "\n")
     return python
 
 
-def shared_name(interpreter: str) -> str:
+def shared_name(interpreter: str, lock: Path = LOCK) -> str:
     """The name of a cached environment: one for each lock and interpreter."""
-    return f"env-{_key(interpreter)[:16]}"
+    return f"env-{_key(interpreter, lock)[:16]}"
 
 
 def development() -> Path:
@@ -119,9 +121,9 @@ def overlay(dependencies: Path, source: Path, directory: Path, interpreter: str 
     return python
 
 
-def _key(interpreter: str) -> str:
+def _key(interpreter: str, lock: Path) -> str:
     version = subprocess.run([interpreter, "-VV"], capture_output=True, check=True).stdout
-    parts = [LOCK.read_bytes(), interpreter.encode(), version]
+    parts = [lock.read_bytes(), interpreter.encode(), version]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

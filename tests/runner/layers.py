@@ -41,14 +41,17 @@ LAYERS = (
     Layer("clients", needs=(("node", "nodejs"), ("npm", "npm")), seconds=900),
     Layer(
         "booted",
-        needs=(("systemd-nspawn", "systemd-container"), ("mmdebstrap", "mmdebstrap"), ("ip", "iproute2")),
+        needs=(
+            *(("systemd-nspawn", "systemd-container"), ("mmdebstrap", "mmdebstrap")),
+            *(("ip", "iproute2"), ("ssh", "openssh-client")),
+        ),
         seconds=1800,
         root_only=True,
     ),
 )
 
-NOT_LAYERS = {"runner", "demo", "bench", "data"}
-"""Folders under tests/ that hold no tests: tools, the demo, the bench, inputs."""
+NOT_LAYERS = {"runner", "demo", "bench", "data", "host"}
+"""Folders under tests/ that no layer runs: tools, the demo, the bench, inputs, and the checks of a deployed host."""
 
 
 def present(tests: Path) -> list[Layer]:
