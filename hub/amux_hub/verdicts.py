@@ -59,13 +59,13 @@ class Verdicts:
         return await asyncio.shield(task)
 
     async def _ask(self, uid: int) -> str:
-        async with self._turns:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    answer = await self._exchange(uid)
-            except (OSError, TimeoutError) as error:
-                _log.error("amux-pam gives no answer: %s", _short(error), extra={"amux": {"uid": uid}})
-                raise _unavailable(uid, "the account helper of this Hub does not answer") from None
+        try:
+            # The turn counts too: where the helper hangs, nobody waits for those who wait already.
+            async with asyncio.timeout(ANSWER_SECONDS), self._turns:
+                answer = await self._exchange(uid)
+        except (OSError, TimeoutError) as error:
+            _log.error("amux-pam gives no answer: %s", _short(error), extra={"amux": {"uid": uid}})
+            raise _unavailable(uid, "the account helper of this Hub does not answer") from None
         if answer != ALLOW and answer not in REFUSALS:
             if answer != UNAVAILABLE:
                 _log.error("amux-pam gave an answer that is none: %r", answer, extra={"amux": {"uid": uid}})

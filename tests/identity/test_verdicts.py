@@ -117,6 +117,24 @@ def test_a_helper_that_is_silent_is_try_again(tmp_path: Path, monkeypatch: pytes
     run(tmp_path, silent, test)
 
 
+def test_behind_a_helper_that_is_silent_nobody_waits_longer_than_for_one_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(verdicts, "_AT_ONCE", 1)
+
+    async def never(_uid: int) -> bytes | None:
+        await asyncio.sleep(60)
+        return b"allow\n"
+
+    async def test(helper: Helper, asked: Verdicts) -> None:
+        found = await asyncio.gather(*(asked.of(uid) for uid in range(1000, 1009)), return_exceptions=True)
+        assert {one.code for one in found if isinstance(one, AmuxError)} == {"identity_unavailable"}
+        assert len(helper.asked) < 9, "those who waited for their turn gave up with the first"
+
+    run(tmp_path, never, test)
+
+
 def test_an_answer_ends_after_its_seconds(tmp_path: Path) -> None:
     async def test(helper: Helper, asked: Verdicts) -> None:
         await asked.of(1000)
