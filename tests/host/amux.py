@@ -47,5 +47,6 @@ class Person:
         """The error code with which a command of amux fails."""
         done = self.run(command, *words)
         assert done.rc != 0, f"{self.name} may: {command} {words}\n{done.stdout}"
-        assert done.stderr.startswith("{"), done.stderr
-        return str(json.loads(done.stderr)["error"]["code"])
+        said = done.stderr.strip().rpartition("\n")[2]  # sudo may have said something before
+        assert said.startswith("{"), done.stderr
+        return str(json.loads(said)["error"]["code"])

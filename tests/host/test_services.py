@@ -16,7 +16,7 @@ SERVICES = ("amux-hub.service", "amux-pam.service")
 
 
 def _shown(host: Host, unit: str, name: str) -> str:
-    return host.check_output("systemctl show --property=%s --value %s", name, unit)
+    return str(host.check_output("systemctl show --property=%s --value %s", name, unit))
 
 
 def _process(host: Host, unit: str) -> str:
