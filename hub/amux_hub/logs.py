@@ -36,16 +36,22 @@ def escape(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def _suffix(record: logging.LogRecord) -> str:
+    """The fields as a person reads them behind the text: ` key=value` for each."""
+    shown = ""
+    for name, value in fields_of(record).items():
+        text = str(value)
+        shown += f" {name}={text}" if text and " " not in text and '"' not in text else f" {name}={text!r}"
+    return shown
+
+
 class LineFormatter(logging.Formatter):
     """`2026-01-31T12:00:00Z info service: text key=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         module = record.name.removeprefix("amux_hub.")
-        line = f"{stamp} {record.levelname.lower()} {module}: {record.getMessage()}"
-        for name, value in fields_of(record).items():
-            text = str(value)
-            line += f" {name}={text}" if text and " " not in text and '"' not in text else f" {name}={text!r}"
+        line = f"{stamp} {record.levelname.lower()} {module}: {record.getMessage()}{_suffix(record)}"
         if record.exc_info:
             line += " trace=" + repr(self.formatException(record.exc_info))
         return escape(line)
@@ -71,7 +77,7 @@ class JournalHandler(logging.Handler):
 
     def encode(self, record: logging.LogRecord) -> bytes:
         fields: dict[str, object] = {
-            "MESSAGE": record.getMessage(),
+            "MESSAGE": escape(record.getMessage() + _suffix(record)),
             "PRIORITY": next((number for level, number in _PRIORITIES if record.levelno >= level), 7),
             "SYSLOG_IDENTIFIER": "amux-hub",
             "AMUX_LOGGER": record.name,

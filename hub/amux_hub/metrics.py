@@ -75,8 +75,8 @@ def _process() -> list[Metric]:
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     ticks = os.sysconf("SC_CLK_TCK")
-    with open("/proc/stat", encoding="ascii") as file:
-        boot = next(int(line.split()[1]) for line in file if line.startswith("btime "))
+    # Not from /proc/stat, which ProcSubset=pid of systemd.exec(5) hides.
+    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     times = os.times()
     return [
         one("process_cpu_seconds_total", COUNTER, "CPU time of the Hub.", times.user + times.system),

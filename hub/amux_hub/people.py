@@ -38,9 +38,10 @@ class People:
 class VerdictError(AmuxError):
     """The host's PAM account stack says no. `verdict` is its class: for the audit alone, the caller is not told."""
 
-    def __init__(self, uid: int, verdict: str) -> None:
-        what = f"the account of UID {uid} may not be used now: ask the administrator"
-        super().__init__("identity_refused", what, uid=uid)
+    def __init__(self, account: Account, verdict: str) -> None:
+        what = f"the account of UID {account.uid} may not be used now: ask the administrator"
+        super().__init__("identity_refused", what, uid=account.uid)
+        self.account = account.name
         self.verdict = verdict
 
 
@@ -95,7 +96,7 @@ class HostIdentity:
             return await self._found(peer)
         except AmuxError as error:
             reason = error.verdict if isinstance(error, VerdictError) else error.code
-            account = error.details.get("account")
+            account = error.account if isinstance(error, VerdictError) else error.details.get("account")
             self._audit.refused("identify", peer.uid, reason, pid=peer.pid, account=str(account or ""))
             raise
 
@@ -113,7 +114,7 @@ class HostIdentity:
         account = await loop.run_in_executor(self._threads, self._account, uid, people)
         verdict = await self._verdicts.of(uid)
         if verdict != ALLOW:
-            raise VerdictError(uid, verdict)
+            raise VerdictError(account, verdict)
         alias = people.aliases.get(account.name)
         check_principal(account.name if alias is None else alias)
         principal, new = await loop.run_in_executor(self._threads, self._registry.principal_of, account, alias)

@@ -59,11 +59,11 @@ def test_the_journal_gets_fields_over_its_native_protocol(tmp_path: Path) -> Non
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
         journal.bind(str(tmp_path / "journal"))
         handler = logs.JournalHandler(str(tmp_path / "journal"))
-        handler.handle(_record("two\nlines\nFORGED=1", logging.WARNING, uid=7, **{"odd name": "x=y"}))
+        handler.handle(_record("two\nlines\nFORGED=1", logging.WARNING, uid=7, **{"odd name": "x\nFORGED=2"}))
         found = _fields(journal.recv(65536))
-    assert found["MESSAGE"] == "two\nlines\nFORGED=1"
+    assert found["MESSAGE"] == "two\\u000alines\\u000aFORGED=1 uid=7 odd name=x\\u000aFORGED=2"
     assert "FORGED" not in found
-    assert (found["PRIORITY"], found["AMUX_UID"], found["AMUX_ODD_NAME"]) == ("4", "7", "x=y")
+    assert (found["PRIORITY"], found["AMUX_UID"], found["AMUX_ODD_NAME"]) == ("4", "7", "x\nFORGED=2")
     assert (found["SYSLOG_IDENTIFIER"], found["CODE_LINE"]) == ("amux-hub", "7")
     handler.handle(_record("nobody listens"))  # never raises
     handler.close()
