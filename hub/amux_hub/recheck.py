@@ -1,7 +1,8 @@
 """Connections that live on: everybody who is connected is asked about again, and ended if refused now.
 
-Promises: nobody stays connected longer than `identity.verdict_seconds` and two seconds after the last "yes"; where no
-answer comes, a UID is asked about once in that time, and stays connected without being served. It never waits.
+Promises: nobody stays connected longer than `identity.verdict_seconds` and a few seconds after the last "yes"; where no
+answer comes, a UID is asked about once in that time, and stays connected without being served. Who has just come is
+told by the answer to the first call why it is refused, before the connection is ended. It never waits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Protocol
 from amux.errors import AmuxError
 from amux_hub.identity import Identity, Peer
 from amux_hub.wire.accept import Connection
+
+NEW_SECONDS = 2.0
+"""How long a connection is left alone that has just come."""
 
 
 class KnownIdentity(Identity, Protocol):
@@ -45,7 +49,7 @@ class Recheck:
         """Ask about whoever is connected and not known any more."""
         now = self._clock()
         since = now - self._seconds()
-        peers = {connection.peer.uid: connection.peer for connection in self._connections}
+        peers = {one.peer.uid: one.peer for one in self._settled()}
         self._asked = {uid: at for uid, at in self._asked.items() if uid in peers and at > since}
         for uid, peer in peers.items():
             if uid not in self._asked and not self._identity.knows(uid):
@@ -59,5 +63,11 @@ class Recheck:
             await self._identity.identify(peer)
         except AmuxError as error:
             if error.code == "identity_refused":
-                for connection in [one for one in self._connections if one.peer.uid == peer.uid]:
-                    connection.end()
+                self._asked.pop(peer.uid, None)  # a new one of the same UID is looked at once it has settled
+                for connection in self._settled():
+                    if connection.peer.uid == peer.uid:
+                        connection.end()
+
+    def _settled(self) -> list[Connection]:
+        latest = self._clock() - NEW_SECONDS
+        return [one for one in self._connections if one.since <= latest]

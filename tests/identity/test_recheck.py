@@ -43,7 +43,7 @@ class World:
                 world.ended.append(uid)
                 self.release()
 
-        One(Peer(1, uid, uid), self, Admission(), None, "hub", self.connections)
+        One(Peer(1, uid, uid), self, Admission(), None, "hub", self.connections).since = self.now
 
     async def seconds(self, count: int) -> None:
         for _ in range(count):
@@ -80,7 +80,7 @@ def test_without_an_answer_a_uid_is_asked_about_once_in_that_time_and_stays() ->
         world.connect(1001)
         world.refused[1001] = AmuxError("identity_unavailable", "try again")
         await world.seconds(121)
-        assert (world.asked, world.ended) == ([1001] * 3, [])
+        assert (world.asked, world.ended) == ([1001] * 2, [])
 
     _run(story)
 
@@ -91,7 +91,12 @@ def test_who_is_refused_loses_every_connection_and_nobody_else_does() -> None:
             world.connect(uid)
         world.refused[1001] = AmuxError("identity_refused", "expired")
         await world.seconds(1)
+        assert world.asked == [], "who has just come is told why by the answer to a call"
+        await world.seconds(1)
+        world.connect(1001)
         assert world.ended == [1001, 1001]
-        assert [one.peer.uid for one in world.connections] == [1002]
+        assert [one.peer.uid for one in world.connections if one.peer.uid != 1001] == [1002]
+        await world.seconds(2)
+        assert world.ended == [1001, 1001, 1001]
 
     _run(story)

@@ -113,6 +113,31 @@ def test_rebind_follows_a_rename_and_a_new_uid(opened: Callable[[], Registry]) -
     assert refused("identity_refused", registry, Account(1005, "ann"))
 
 
+def test_who_was_replaced_does_not_come_back_by_itself(opened: Callable[[], Registry]) -> None:
+    registry = opened()
+    registry.principal_of(ANN, None)
+    heir = Account(1009, "heir")
+    registry.rebind("ann", 1001, heir)
+    for _ in range(2):
+        assert registry.principal_of(heir, None) == ("ann", False)
+        assert "rebind" in refused("identity_refused", registry, ANN)
+        registry = opened()
+    registry.rebind("ann", 1009, ANN)
+    assert registry.principal_of(ANN, None) == ("ann", False)
+    assert registry.principal_of(heir, None) == ("heir", True)
+    record = registry.get("ann")
+    assert record is not None and [(pin.name, pin.by) for pin in record.former] == [("heir", "replaced")]
+
+
+def test_one_whom_an_alias_led_away_comes_back(opened: Callable[[], Registry]) -> None:
+    registry = opened()
+    registry.principal_of(ANN, None)
+    registry.rebind("ann", 1001, Account(2001, "ann"))
+    assert registry.principal_of(Account(2001, "ann"), "team") == ("team", True)
+    assert registry.principal_of(Account(2001, "ann"), None) == ("ann", True)
+    assert "had UID 2001" in refused("identity_refused", registry, ANN)
+
+
 def test_rebind_refuses_what_it_cannot_mean(opened: Callable[[], Registry]) -> None:
     registry = opened()
     registry.principal_of(ANN, None)

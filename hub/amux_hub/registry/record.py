@@ -13,8 +13,9 @@ from typing import Any
 from amux.errors import AmuxError
 
 RECORD_BYTES = 64 * 1024
-SELF, ALIAS, REBIND = "self", "alias", "rebind"
-"""How an account came to its principal: as itself, by `identity.aliases`, by an administrator."""
+SELF, ALIAS, REBIND, REPLACED = "self", "alias", "rebind", "replaced"
+"""How an account came to its principal: as itself, by `identity.aliases`, by an administrator; or, of a former one,
+that an administrator gave its place to another: it does not come back by itself."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,6 @@ def _pin(value: Any) -> Pin:
     pin = Pin(value["name"], value["uid"], value["by"])
     if type(pin.uid) is not int or not 0 <= pin.uid < 1 << 32:
         raise ValueError("a UID is none")
-    if not isinstance(pin.name, str) or not pin.name or pin.by not in (SELF, ALIAS, REBIND):
+    if not isinstance(pin.name, str) or not pin.name or pin.by not in (SELF, ALIAS, REBIND, REPLACED):
         raise ValueError("an account is none")
     return pin

@@ -16,7 +16,7 @@ from dataclasses import replace
 from amux.errors import AmuxError
 from amux_hub.accounts import Account
 from amux_hub.registry.files import Files
-from amux_hub.registry.record import ALIAS, REBIND, SELF, Pin, Record
+from amux_hub.registry.record import ALIAS, REBIND, REPLACED, SELF, Pin, Record
 
 
 def _now() -> str:
@@ -79,7 +79,7 @@ class Registry:
         principal = account.name if alias is None else alias
         record = self._check_new(account, alias)
         pin = Pin(account.name, account.uid, SELF if alias is None else ALIAS)
-        former = tuple(one for one in record.former if not _same(one, account))
+        former = _others(record.former, account)
         self._files.write(replace(record, accounts=(*record.accounts, pin), former=former))
         return principal
 
@@ -105,7 +105,8 @@ class Registry:
             return Record(principal, _now())
         if record.retired:
             raise _refused(f"principal {principal} was retired on {record.retired}", account, principal)
-        if alias is None and not any(_same(pin, account) for pin in record.former):
+        # Only an account that an alias led away comes back by itself.
+        if alias is None and not any(_same(pin, account) and pin.by != REPLACED for pin in record.former):
             owners = ", ".join(map(str, record.accounts or record.former))
             what = f"principal {principal} is {owners}, not account {account.name} with UID {account.uid}"
             raise _refused(what, account, principal)
@@ -142,8 +143,9 @@ class Registry:
                         f"account {claimed[1]} belongs to principal {claimed[0]}: retire or rebind that one first",
                         principal=claimed[0],
                     )
-            without = _without(record, pin)
-            new = replace(without, accounts=(*without.accounts, Pin(account.name, account.uid, REBIND)))
+            former = (*_others(record.former, pin, account), Pin(pin.name, pin.uid, REPLACED))
+            rest = tuple(one for one in record.accounts if one != pin)
+            new = replace(record, accounts=(*rest, Pin(account.name, account.uid, REBIND)), former=former)
             self._files.write(new)
             return new
 
@@ -176,13 +178,17 @@ class Registry:
         return record
 
 
-def _same(pin: Pin, account: Account) -> bool:
+def _same(pin: Pin, account: Account | Pin) -> bool:
     return (pin.name, pin.uid) == (account.name, account.uid)
+
+
+def _others(pins: tuple[Pin, ...], *but: Account | Pin) -> tuple[Pin, ...]:
+    return tuple(pin for pin in pins if not any(_same(pin, one) for one in but))
 
 
 def _without(record: Record, pin: Pin) -> Record:
     rest = tuple(one for one in record.accounts if one != pin)
-    return replace(record, accounts=rest, former=(*(one for one in record.former if one != pin), pin))
+    return replace(record, accounts=rest, former=(*_others(record.former, pin), pin))
 
 
 def _refused(what: str, account: Account, principal: str) -> AmuxError:
