@@ -40,6 +40,8 @@ def _suffix(record: logging.LogRecord) -> str:
     """The fields as a person reads them behind the text: ` key=value` for each."""
     shown = ""
     for name, value in fields_of(record).items():
+        if name in ("audit", "outcome"):
+            continue  # they are the text
         text = str(value)
         shown += f" {name}={text}" if text and " " not in text and '"' not in text else f" {name}={text!r}"
     return shown

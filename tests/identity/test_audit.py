@@ -84,4 +84,4 @@ def test_a_record_is_one_escaped_line(written: list[logging.LogRecord]) -> None:
     Audit().did("upsert", path="a\nb\x1b[31m\u202e.md", account="x y")
     line = logs.LineFormatter().format(written[0])
     assert "\n" not in line and "\x1b" not in line and "\u202e" not in line
-    assert "audit=upsert" in line and "account='x y'" in line
+    assert " upsert: ok path=" in line and line.endswith(" account='x y'")
