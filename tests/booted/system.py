@@ -109,8 +109,8 @@ class Held:
         return reply
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        # Not killed: nsenter(1) would die without having reaped what it started, and the machine's end wait for that.
+        self._process.communicate(timeout=120)
 
     def __enter__(self) -> Held:
         return self
