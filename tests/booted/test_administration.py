@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.booted.system import BASE, HUB_YAML, QUICK, TALK, Held, Maker, System
+
+pytestmark = pytest.mark.parametrize("_installed", ["bookworm"], indirect=True)
+"""Nothing here depends on the suite's libraries; the other files run on both."""
 
 ADMIN = "io.amux.Admin."
 

@@ -9,6 +9,9 @@ import pytest
 
 from tests.booted.system import BASE, QUICK, TALK, Held, Maker, System
 
+pytestmark = pytest.mark.parametrize("_installed", ["trixie"], indirect=True)
+"""Nothing here depends on the suite's libraries; the other files run on both."""
+
 SECRET = "quokka-7351"
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from tests.booted.system import BASE, HOME, QUICK, Held, Maker, Reply, System, digest
 
+pytestmark = pytest.mark.parametrize("_installed", ["bookworm"], indirect=True)
+"""Nothing here depends on the suite's libraries; the other files run on both."""
+
 SECRET = "the launch code is 7351\n"
 PATH = "plans/launch.md"
 ABSENT = "plans/absent.md"
