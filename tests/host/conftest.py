@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.host.amux import Person, json_of, status
+from tests.host.amux import Person, json_of
 
 if TYPE_CHECKING:
     from testinfra.host import Host
@@ -57,9 +57,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(host: Host, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Two accounts whose memory is not the same; each test sees the same two."""
-    if not status(host)["isolation"]:
-        pytest.skip("one memory for all accounts: isolation is off")
+    """Two accounts; each test sees the same two."""
     given: str | None = request.config.getoption("--accounts")
     if given:
         names = given.split(",")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.host.amux import status
 from tests.host.conftest import Pair
 
 CLOSED = [
@@ -31,7 +32,14 @@ class Note:
 
 
 @pytest.fixture(scope="module")
-def note(pair: Pair) -> Iterator[Note]:
+def isolation(pair: Pair) -> None:
+    """The two have a memory each."""
+    if not status(pair.ann.host)["isolation"]:
+        pytest.skip("one memory for all accounts: isolation is off")
+
+
+@pytest.fixture(scope="module")
+def note(isolation: None, pair: Pair) -> Iterator[Note]:
     word = f"amuxcheck{secrets.token_hex(8)}"
     path = f"amux-check/{word}.md"
     done = pair.ann.run(f"sh -c 'echo {word} | amux memory upsert {path} --expected-revision absent --json'")
@@ -43,7 +51,7 @@ def note(pair: Pair) -> Iterator[Note]:
     assert pair.ann.run("amux memory forget %s --expected-revision %s", path, revision).rc == 0
 
 
-def test_each_is_somebody_else_with_a_memory_of_their_own(pair: Pair) -> None:
+def test_each_is_somebody_else_with_a_memory_of_their_own(isolation: None, pair: Pair) -> None:
     ann, ben = pair.ann.whoami(), pair.ben.whoami()
     for said, person in ((ann, pair.ann), (ben, pair.ben)):
         assert said["account"] == person.name
