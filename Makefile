@@ -4,7 +4,7 @@
 RUN = packaging/bootstrap -m tests.runner
 ARGS =
 
-.PHONY: help demo test check lab venv bench pyz deb docs lock clean
+.PHONY: help demo test check lab venv bench bench-host pyz deb docs lock clean
 
 help:
 	@echo 'make demo    see the memory at work: a private Hub, the command line, MCP'
@@ -12,6 +12,7 @@ help:
 	@echo 'make check   lint and types alone'
 	@echo 'make lab     a root shell in a booted Debian 12 (as root); ARGS="--suite trixie", ARGS="-- COMMAND"'
 	@echo 'make bench   measure beside grep, ripgrep and two other memory servers'
+	@echo 'make bench-host  a system Hub with 10,000 principals, in a booted host (root)'
 	@echo 'make pyz     dist/amux.pyz, the command-line tool as one file'
 	@echo 'make deb     dist/amux-hub_*.deb, the Debian package; ARGS="--suite trixie" for another Debian'
 	@echo 'make docs    write the generated parts of docs/reference'
@@ -36,6 +37,9 @@ lab:
 
 bench:
 	@$(RUN) run tests/bench/run.py $(ARGS)
+
+bench-host:
+	@$(RUN) run tests/bench/principals.py $(ARGS)
 
 pyz:
 	@mkdir -p dist
