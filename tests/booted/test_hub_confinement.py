@@ -24,6 +24,24 @@ def unshare():
     if ctypes.CDLL(None).unshare(0x10000000) != 0:
         raise PermissionError
 
+def libc(name, *arguments):
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), name)
+
+def writable():
+    """Directories in which this account may make a file."""
+    found = []
+    for directory, below, _ in os.walk("/"):
+        below[:] = [name for name in below if os.path.join(directory, name) not in ("/proc", "/sys")]
+        path = os.path.join(directory, "intruder.tmp")
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+            os.unlink(path)
+        except OSError:
+            continue
+        found.append(directory)
+    return sorted(found)
+
 def reachable():
     """Sockets below /run that this account may connect to."""
     found = []
@@ -53,6 +71,21 @@ TRIES = {
     "a file in /run/amux": lambda: open("/run/amux/intruder", "w"),
     "its own program": lambda: open("/usr/lib/amux/bin/amux-hub", "a"),
     "another UID": lambda: os.setuid(1000),
+    "root's UID": lambda: os.setresuid(0, 0, 0),
+    "the GID of shadow": lambda: os.setgid(42),
+    "sudo": lambda: subprocess.run(["/usr/bin/sudo", "-n", "true"], check=True),
+    "su": lambda: subprocess.run(["/bin/su", "-c", "true"], check=True),
+    "the shadow file of groups": lambda: open("/etc/gshadow"),
+    "the backup of the shadow file": lambda: open("/etc/shadow-"),
+    "a host key": lambda: open("/etc/ssh/ssh_host_ed25519_key"),
+    "tracing itself": lambda: libc("ptrace", 0, 0, 0, 0),
+    "tracing PID 1": lambda: libc("ptrace", 16, 1, 0, 0),
+    "memory of PID 1": lambda: open("/proc/1/mem", "rb"),
+    "a descriptor of PID 1": lambda: libc("syscall", 438, os.getpid(), 0, 0),
+    "a mount": lambda: libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+    "the kernel's log": lambda: libc("klogctl", 3, ctypes.create_string_buffer(64), 64),
+    "a kernel setting": lambda: open("/proc/sys/kernel/core_pattern", "w"),
+    "bpf": lambda: libc("syscall", 321, 0, 0, 0),
     "another group": lambda: os.setgroups([42]),
     "a setuid file": lambda: os.chmod("/var/lib/amux/probe", 0o4755),
     "another process": lambda: os.listdir("/proc/1"),
@@ -80,7 +113,8 @@ for what, attempt in TRIES.items():
 with open("/proc/self/status") as file:
     status = dict(line.rstrip().split(":\\t") for line in file if ":\\t" in line)
 with open("/var/lib/amux/report.json", "w") as report:
-    json.dump({"done": done, "reachable": reachable(), "status": status, "name": pwd.getpwuid(os.geteuid())[0]}, report)
+    found = {"done": done, "reachable": reachable(), "writable": writable(), "status": status}
+    json.dump({**found, "name": pwd.getpwuid(os.geteuid())[0]}, report)
 '''
 
 DROP_IN = b"""\
@@ -129,6 +163,16 @@ def test_n6_it_reaches_no_socket_that_takes_commands(report: dict[str, object]) 
     assert isinstance(reachable, list)
     assert "/run/amux/hub.sock" in reachable
     assert set(reachable) <= HARMLESS
+
+
+def test_n6_it_writes_nowhere_but_to_its_state_and_private_places(report: dict[str, object]) -> None:
+    writable = report["writable"]
+    assert isinstance(writable, list)
+    assert "/var/lib/amux" in writable
+    # /run/lock is every account's; the test below wants /run shut as a whole.
+    places = ("/var/lib/amux", "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
+    outside = [path for path in writable if not any(path == one or path.startswith(f"{one}/") for one in places)]
+    assert outside == []
 
 
 def test_n6_it_has_no_capability_and_gains_none(report: dict[str, object]) -> None:
