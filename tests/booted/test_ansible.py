@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -61,7 +62,9 @@ class Site:
 @pytest.fixture(scope="module")
 def site(control: Control, package: Callable[[str], Path]) -> Site:
     """A test leaves it deployed as it was."""
-    role: dict[str, object] = {"amux_hub_package_file": str(package("bookworm")), **MEMORY}
+    # A copy: whoever builds a package meanwhile replaces the one in dist/.
+    deb = shutil.copy2(package("bookworm"), control.folder / "amux-hub.deb")
+    role: dict[str, object] = {"amux_hub_package_file": str(deb), **MEMORY}
     checked = control.play("deploy.yml", "--check", "--diff", **role)
     assert control.machine.run("test", "-e", "/etc/amux", check=False).returncode == 1, "a check installed something"
     return Site(control, role, checked, control.play("deploy.yml", **role))
