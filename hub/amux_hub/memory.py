@@ -53,13 +53,15 @@ class _Get:
 
 
 class _Parameters:
-    """Checked access to a call's parameters: each is taken once, by name and exact type."""
+    """Checked access to a call's parameters: each is taken once, by name and exact type. Null is as good as missing."""
 
     def __init__(self, given: Mapping[str, object]) -> None:
-        self._left = {name: value for name, value in given.items() if value is not None}
+        self._left = dict(given)
 
     def text(self, name: str, default: str | None = None) -> str:
-        value = self._left.pop(name, default)
+        value = self._left.pop(name, None)
+        if value is None:
+            value = default
         if value is None:
             raise AmuxError("invalid_argument", f"{name} is missing", argument=name)
         if type(value) is not str:
@@ -67,7 +69,9 @@ class _Parameters:
         return value
 
     def number(self, name: str, maximum: int | None = None) -> int:
-        value = self._left.pop(name, 0)
+        value = self._left.pop(name, None)
+        if value is None:
+            value = 0
         if type(value) is not int:  # a bool is no number here
             raise AmuxError("invalid_argument", f"{name} must be an integer, found {_kind(value)}", argument=name)
         if value < 0:

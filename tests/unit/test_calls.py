@@ -62,6 +62,8 @@ WRONG_TYPES: list[tuple[str, dict[str, Any]]] = [
     ("get", {"path": None}),
     ("get", {"path": "a.md", "principal": "bob"}),
     ("get", {"path": "a.md", "scope": "global"}),
+    ("get", {"path": "a.md", "scope": None}),
+    ("list", {"scope": None}),
     ("search", {"query": ["a"]}),
     ("search", {"query": "a", "limit": 21}),
     ("search", {"query": "a", "limit": -1}),
