@@ -1,4 +1,4 @@
-"""A pid is a decoration for logs: whose a connection is was settled at connect(2), whatever becomes of the process (S3)."""
+"""A pid is a decoration for logs: whose a connection is was settled at connect(2), whatever becomes of it (S3)."""
 
 from __future__ import annotations
 
