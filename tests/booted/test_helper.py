@@ -52,12 +52,17 @@ def _stop_helper(system: System) -> None:
     system.machine.run("systemctl", "stop", "amux-pam.socket", "amux-pam.service")
 
 
+def _start_helper(system: System) -> None:
+    system.machine.run("systemctl", "reset-failed", "amux-pam.socket", check=False)  # a test starts it often
+    system.machine.run("systemctl", "start", "amux-pam.socket")
+
+
 @pytest.fixture
 def helper(system: System) -> Iterator[System]:
     """Afterwards the helper listens, and nothing of it is in force any more."""
     yield system
     _stop_helper(system)
-    system.machine.run("systemctl", "start", "amux-pam.socket")
+    _start_helper(system)
 
 
 @pytest.mark.parametrize("isolation", ["true", "false"])
@@ -75,7 +80,7 @@ def test_without_the_helper_nobody_is_served_and_never_as_global(helper: System,
         assert told["parameters"]["details"]["retry_after_ms"] > 0
         assert helper.refusal(alice, "io.amux.Hub.WhoAmI").code == "IdentityUnavailable"
         assert helper.tree() == kept
-        helper.machine.run("systemctl", "start", "amux-pam.socket")
+        _start_helper(helper)
         assert "error" not in held.call("List"), "the connection lived on, and is served again"
 
 
@@ -83,7 +88,7 @@ def test_p6_without_its_file_the_helper_does_not_start_and_nobody_is_served(help
     alice = person("alice")
     _stop_helper(helper)
     with _changed(helper, PAM, None):
-        helper.machine.run("systemctl", "start", "amux-pam.socket")
+        _start_helper(helper)
         assert helper.machine.run("systemctl", "start", "amux-pam.service", check=False).returncode != 0
         assert helper.refusal(alice).code == "IdentityUnavailable"
         lines = [str(one["MESSAGE"]) for one in helper.machine.journal("-u", "amux-pam", "-n", "20")]
@@ -128,7 +133,7 @@ def test_p4_a_verdict_leaves_the_record_of_failed_logins_as_it_is(helper: System
     before = helper.machine.run("sha256sum", record).stdout
     with _changed(helper, common, lambda text: b"account required pam_faillock.so\n" + text):
         _stop_helper(helper)
-        helper.machine.run("systemctl", "start", "amux-pam.socket")
+        _start_helper(helper)
         assert helper.who(alice)["principal"] == alice
         assert helper.machine.run("sha256sum", record).stdout == before
         # The same stack, asked outside the unit's confinement, does erase it: the record is a real one.

@@ -40,6 +40,9 @@ class MadeUp:
     def hold(self, size: int) -> None:
         """No limit here."""
 
+    def moved(self, connected: socket.socket) -> None:
+        """Nobody ends it from outside."""
+
     def request(self) -> contextlib.AbstractAsyncContextManager[None]:
         return self._admission.request(self.peer.uid)
 

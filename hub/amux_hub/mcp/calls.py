@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -49,6 +50,9 @@ class Connection(Protocol):
     async def caller(self) -> Caller:
         """Raises `identity_refused` or `identity_unavailable`."""
         ...
+
+    def moved(self, connected: socket.socket) -> None:
+        """Its descriptor belongs to `connected` now: whoever ends it from outside ends that."""
 
     def hold(self, size: int) -> None:
         """`size` bytes of input wait to be taken. Raises `limit_exceeded` if that is more than its UID may have."""

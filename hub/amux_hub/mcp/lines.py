@@ -103,6 +103,11 @@ class Lines(asyncio.Protocol):
         await asyncio.get_running_loop().connect_accepted_socket(lambda: lines, taken)
         return lines
 
+    @property
+    def taken(self) -> socket.socket:
+        """The socket that has the descriptor now."""
+        return self._accepted
+
     # Reading
 
     async def next_line(self, limit: int = limits.FRAME_BYTES) -> bytes | None:

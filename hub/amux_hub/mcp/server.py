@@ -101,6 +101,7 @@ class McpServer:
     async def serve(self, accepted: socket.socket, connection: Connection) -> None:
         """Serve one connection to its end and close it. Whoever calls this admitted and counts it."""
         lines = await Lines.open(accepted, self._timeouts, connection.hold)
+        connection.moved(lines.taken)
         self._open[lines] = None
         try:
             try:

@@ -79,6 +79,10 @@ class Connection:
             more, self._held = size - self._held, size
             self._admission.hold(self.peer.uid, more)
 
+    def moved(self, connected: socket.socket) -> None:
+        """The front end took the descriptor into a socket object of its own: `end` is to end that one."""
+        self._connected = connected
+
     def end(self) -> None:
         """End it now, whatever it does: its peer is nobody to us any more. The front end sees the end of input."""
         if self._connected is not None:
