@@ -176,10 +176,12 @@ def test_a_retired_principal_is_nobody_and_its_memory_stays_until_it_is_purged(s
     alice = person("alice")
     system.write(alice, "a.md", "hers\n")
     kept = system.tree()
-    with Held(system.machine, alice) as held:
+    with Held(system.machine, alice) as held, Held(system.machine, alice, "mcp") as agent:
         assert "error" not in held.call("List")
+        assert "error" not in agent.mcp()
         system.admin("principals", "retire", alice)
         assert held.wait_for_the_end()
+        assert agent.wait_for_the_end()
     told = system.refusal(alice)
     assert told.code == "IdentityRefused" and "retired" in told.parameters["message"]
     assert system.tree() == kept
