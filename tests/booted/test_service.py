@@ -218,10 +218,9 @@ def test_c33_under_the_units_filter_no_link_leads_out_of_the_memory(system: Syst
     assert [one["path"] for one in system.call(alice, "List")["documents"]] == ["a.md"]
 
 
-@pytest.mark.xfail(reason="ProtectControlGroups= implies MountAPIVFS=, which leaves /run out of ProtectSystem=strict")
 @pytest.mark.parametrize("unit", ["amux-hub", "amux-pam"])
 def test_n6_run_is_read_only_to_both_services(system: System, person: Maker, unit: str) -> None:
-    """The helper is root: /run/systemd/system would be its way to more. ReadOnlyPaths=/run in both units mends it."""
+    """The helper is root: /run/systemd/system would be its way to more."""
     system.who(person("alice"))
     lines = system.machine.get(f"/proc/{system.show(unit, 'MainPID')}/mountinfo").decode().splitlines()
     options = {line.split()[4]: line.split()[5].split(",")[0] for line in lines}
