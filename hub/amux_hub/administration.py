@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from amux.errors import AmuxError
 from amux_hub import accounts
-from amux_hub.audit import Audit
+from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, scope_of
 from amux_hub.people import HostIdentity
 from amux_hub.registry import Record, Registry
@@ -47,6 +47,11 @@ class Administration:
         if self._host is None:
             raise AmuxError("forbidden", "a private Hub serves its owner alone: it has no principals to administer")
         return self._host
+
+    def told(self, event: str, by: Caller, **fields: Field) -> None:
+        """Tell the audit what an administrator did elsewhere; a private Hub has none."""
+        if self._host is not None:
+            self._host.audit.did(event, uid=by.uid, **fields)
 
     # Looking
 

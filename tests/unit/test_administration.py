@@ -185,3 +185,9 @@ def test_connections_are_listed_oldest_first_and_forgotten_when_released(world: 
     assert (found, total) == (made[1:], 3)
     made[0].release()
     assert world.made.connections(0, 5) == (made[1:], 2)
+
+
+def test_what_an_administrator_did_elsewhere_is_told_too(world: World) -> None:
+    world.made.told("set", ROOT, key="memory.enabled", value="true")
+    assert world.audit.told[-1] == ("set", {"uid": 0, "key": "memory.enabled", "value": "true"})
+    Administration(world.store, set(), isolation=False, host=None).told("set", ROOT, key="x")

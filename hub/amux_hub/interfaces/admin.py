@@ -84,6 +84,7 @@ class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
             await asyncio.to_thread(settings.save, config, key, value)
         fields = {"uid": caller.uid, "key": key, "value": value}
         _log.info("setting saved", extra={"amux": fields})
+        self._administration.told("set", caller, key=key, value=value)
         return self._setting(await self._configured(), key)
 
     async def _administrator(self) -> Caller:
