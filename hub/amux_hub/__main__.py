@@ -85,7 +85,9 @@ def check_config(file: str | None, env: dict[str, str], *, system: bool, as_json
         settings = {name: {"value": value, "source": config.source(name)} for name, value in config.values().items()}
         _print_json({"ok": True, "file": config.file, "settings": settings})
     else:
-        sys.stdout.write("".join(_lines(config)))
+        text = "".join(_lines(config))
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "backslashreplace"))
+        sys.stdout.flush()
     return EXIT_OK
 
 
@@ -98,7 +100,10 @@ def _lines(config: Config) -> list[str]:
 
 
 def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """UTF-8 whatever the locale says; a file's name may be any bytes, and what is no character is escaped."""
+    data = json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace") + b"\n"
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

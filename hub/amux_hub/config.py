@@ -210,7 +210,10 @@ def parse(file: str, data: bytes, problems: list[Problem], *, savable_only: bool
         line = None if mark is None else mark.line + 1
         problems.append(Problem(file, line, "", _shown(error.problem or "no YAML"), "valid YAML"))
         return {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError:
+        problems.append(Problem(file, None, "", "lists or mappings nested too deeply", "a mapping of keys"))
+        return {}
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: escapes that are no character
         problems.append(Problem(file, None, "", _shown(str(error)), "valid YAML in UTF-8"))
         return {}
     if root is None:
@@ -242,7 +245,7 @@ def parse(file: str, data: bytes, problems: list[Problem], *, savable_only: bool
 def _construct(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
     try:
         return loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return getattr(node, "value", node.tag)
 
 
@@ -292,7 +295,7 @@ def _nearest(name: str) -> str:
     return "one of " + ", ".join(known or sorted({key.partition(".")[0] for key in KEYS}))
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def _printable(text: str) -> str:

@@ -19,7 +19,7 @@ _TYPE_NAMES = {
     dict: "a mapping of account names to principals, each 1 to 255 bytes without : / or control characters",
     tuple: "a list of account names",
 }
-_NAME = re.compile(r"[^:/\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_NAME = re.compile(r"[^:/\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ _WRONG: dict[str, tuple[str, list[tuple[int | None, str, list[str]]]]] = {
     "no YAML": ("a: [1\nb: 2\n", [(2, "", ["valid YAML"])]),
     "a tab": ("log:\n\tlevel: info\n", [(2, "", ["valid YAML"])]),
     "two documents": ("isolation: true\n---\nisolation: true\n", [(2, "", ["valid YAML"])]),
+    "nested without an end": ("[" * 5000, [(None, "", ["nested too deeply", "a mapping"])]),
+    "a value nested without an end": ("home: " + "{a: " * 5000, [(None, "", ["nested too deeply"])]),
+    "an escape beyond Unicode": ('home: "/\\U00110000"\n', [(None, "", ["valid YAML"])]),
+    "an escape beyond numbers": ('home: "/\\Uffffffff"\n', [(None, "", ["valid YAML"])]),
+    "half a character in a name": (
+        'identity: {services: ["\\ud800"], aliases: {"\\ud800": a}}\n"\\ud800": 1\n',
+        [(1, "identity.services", []), (1, "identity.aliases", []), (2, "?", ["unknown"])],
+    ),
+    "half a character": ('home: "/\\ud800"\n', [(1, "home", ["absolute path"])]),
     "several at once": (
         "isolation: 7\nlog: {level: 8}\nhome: /x\nfoo: 1\n",
         [(1, "isolation", []), (2, "log.level", []), (4, "foo", [])],
@@ -75,6 +84,7 @@ def test_every_mistake_is_named_with_line_key_found_and_wanted(
         assert shown.startswith("/etc/hub.yaml") and "found" in shown and "wanted" in shown and "\n" not in shown
         for part in parts:
             assert part in shown
+        shown.encode()  # half a character would be an error of its own
 
 
 def test_a_right_file_with_every_key_is_taken_whole() -> None:
@@ -179,3 +189,21 @@ def test_check_config_shows_the_values_in_force(tmp_path: Path) -> None:
     assert shown["ok"] is True and shown["settings"]["limits.connections"] == {"value": 7, "source": str(file)}
     assert _check(tmp_path, "check-config").returncode == 0
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_check_config_prints_any_name_in_any_locale(tmp_path: Path, locale: str) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AMUX_HOME": str(tmp_path / "home")}
+    env |= {"LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    file = os.fsencode(tmp_path / "\u00e9") + b"\xff.yaml"
+    Path(os.fsdecode(file)).write_bytes(b"")
+
+    def run(*words: str | bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "amux_hub", "check-config", *words]
+        return subprocess.run(command, env=env, capture_output=True, check=False)
+
+    done = run(file)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"ok: ")
+    done = run("--json", file)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["file"].endswith("\udcff.yaml")
