@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 TEXT, NUMBER, FILE, FLAG = "text", "number", "file", "flag"
 
+_LARGEST = 2**63 - 1
+"""What a number of a call can be: the wire's integers have 64 bits."""
+_DIGITS = 19
+
 
 class Option:
     """One option: `kind` is TEXT, NUMBER, FILE or FLAG; the value's name is the flag's, with underscores."""
@@ -99,7 +103,7 @@ def parse(command: Command, argv: list[str]) -> Values | None:
                 if following is None:
                     return None
                 value = following
-            if option.kind == NUMBER and not (value.isascii() and value.isdigit()):
+            if option.kind == NUMBER and not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):
                 return None
             values[option.name] = int(value) if option.kind == NUMBER else value
     if not words or (len(words) > 1 and not command.many):
@@ -122,8 +126,13 @@ def as_json(values: Values) -> bool:
 
 
 def given(values: Values, *names: str) -> Values:
-    """The parameters of those options that were given."""
-    return {name: values[name] for name in names if values.get(name) is not None}
+    """The parameters of those options that were given. Raises `invalid_argument` for a number that none can be."""
+    parameters = {name: values[name] for name in names if values.get(name) is not None}
+    for name, value in parameters.items():
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            flag = "--" + name.replace("_", "-")
+            raise AmuxError("invalid_argument", f"{flag} must be from 0 to {_LARGEST}", argument=name, value=_LARGEST)
+    return parameters
 
 
 def search(values: Values) -> int:

@@ -281,6 +281,13 @@ def test_a_negative_number_is_the_hubs_to_refuse(amux: Tool, shared_hub: Hub) ->
     assert (result.status, result.error["code"]) == (2, "invalid_argument")
 
 
+@pytest.mark.parametrize("number", [str(2**63), "-" + str(2**63), "9" * 19, "9" * 30, "9" * 5000])
+@pytest.mark.parametrize("option", ["--offset", "--start-line", "--end-line"])
+def test_a_number_beyond_the_wire_is_a_usage_error(amux: Tool, shared_hub: Hub, option: str, number: str) -> None:
+    result = amux.run("memory", "show", "a.md", option, number, hub=shared_hub.sockets["hub"])
+    assert (result.status, result.out, result.error["code"]) == (2, b"", "invalid_argument")
+
+
 def test_session_and_binding_are_sent(amux: Tool, shared_hub: Hub) -> None:
     where = shared_hub.sockets["hub"]
     bound = {"AMUX_SESSION": "s1", "AMUX_MEMORY_BINDING": "global"}

@@ -57,6 +57,24 @@ def test_export_into_a_device_leaves_the_device(amux: Tool, hub: Hub, tmp_path: 
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+def test_export_into_a_pipe_without_a_name_of_its_own(amux: Tool, hub: Hub, name: str) -> None:
+    put(amux, hub, "a.md", b"through the pipe")
+    result = amux.run("memory", "export", "a.md", "--output", name, hub=hub.sockets["hub"])
+    assert (result.status, result.out, result.err) == (0, b"through the pipe", b"")
+
+
+def test_export_goes_where_a_link_leads(amux: Tool, hub: Hub, tmp_path: Path) -> None:
+    put(amux, hub, "a.md", b"x")
+    link, target = tmp_path / "link.md", tmp_path / "target.md"
+    link.symlink_to(target)
+    for before in (None, b"old"):
+        if before is not None:
+            target.write_bytes(before)
+        assert amux.run("memory", "export", "a.md", "--output", str(link), hub=hub.sockets["hub"]).status == 0
+        assert link.is_symlink() and target.read_bytes() == b"x"
+
+
 @pytest.mark.parametrize("name", ["no/such/directory/out.md", "."])
 def test_export_that_cannot_be_written(amux: Tool, hub: Hub, tmp_path: Path, name: str) -> None:
     put(amux, hub, "a.md", b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -138,6 +139,15 @@ def test_writes_and_lists_in_words(amux: Tool, hub: Hub) -> None:
     words = ("memory", "forget", "a.md", "--expected-revision", revision)
     assert amux.at_terminal(*words, hub=where).out == b"forgot a.md\n"
     assert amux.at_terminal(*words, hub=where).out == b"was already absent: a.md\n"
+
+
+def test_a_file_that_is_not_read_is_listed_without_a_revision(amux: Tool, hub: Hub) -> None:
+    put(hub, "a.md", "abc")
+    scope = hub.home / "memory" / "global"
+    os.link(scope / "a.md", scope / "b.md")
+    listed = amux.at_terminal("memory", "list", hub=hub.sockets["hub"])
+    assert listed.status == 0
+    assert [line.split() for line in listed.out.splitlines()] == [[b"3", b"-", b"a.md"], [b"3", b"-", b"b.md"]]
 
 
 def test_status_config_and_whoami_in_words(amux: Tool, own_hub: Hub) -> None:

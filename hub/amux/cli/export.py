@@ -48,18 +48,19 @@ def export(path: str, file: str | None, _json: bool) -> int:
 def replace(file: str, data: bytes) -> None:
     """Make `data` the content of `file` at once, mode 0600 less the umask; what is no regular file is written
     into. Raises OSError, the old content whole."""
-    target = os.path.realpath(file)
     try:
-        regular = stat.S_ISREG(os.stat(target).st_mode)
+        regular = stat.S_ISREG(os.stat(file).st_mode)
     except FileNotFoundError:
         regular = True
     if not regular:  # a device or a pipe: replacing it would break it for everybody
-        descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+        # By the name as given: that of a pipe behind /dev/stdout leads nowhere.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
         try:
             output.write(descriptor, data)
         finally:
             os.close(descriptor)
         return
+    target = os.path.realpath(file)
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".{name[:200]}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

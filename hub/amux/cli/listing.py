@@ -52,4 +52,5 @@ def _print_json(page: dict[str, Any]) -> None:
 
 def _print_page(page: dict[str, Any]) -> None:
     for document in page.get("documents", []):
-        output.line(1, f"{document['bytes']:>8}  {document['revision'][:12]}  {document['path']}")
+        revision = document["revision"] or "-"  # none: the Hub does not read such a file
+        output.line(1, f"{document['bytes']:>8}  {revision[:12]:<12}  {document['path']}")
