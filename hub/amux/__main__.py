@@ -19,8 +19,8 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     _occupy_standard_descriptors()
     try:
-        status = _hot(argv)
-        if own and status is not None and argv[0] == "memory":
+        status = _launched(argv) or _hot(argv)
+        if own and status is not None and argv[:1] == ["memory"]:
             # Nothing is buffered, and taking the interpreter apart is a sixth of the whole run.
             os._exit(status)
         if status is None:
@@ -41,6 +41,15 @@ def _occupy_standard_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, useless)  # takes the lowest free number
+
+
+def _launched(argv: list[str]) -> int | None:
+    """The copy of a launch takes its Hub from the file beside it; the status to end with, if that file is wrong."""
+    if not sys.argv[0].endswith("/amux.pyz"):
+        return None
+    from amux import launched, output
+
+    return output.guarded(launched.settle, "--json" in argv) or None
 
 
 def _hot(argv: list[str]) -> int | None:

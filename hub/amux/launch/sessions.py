@@ -1,0 +1,76 @@
+"""io.amux.Session as a launch uses it: begin, resume, tell the conversation's id, forget.
+
+Every answer is matched whole before it is returned (values.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from amux.client import Client
+from amux.endpoint import Endpoint
+from amux.errors import AmuxError
+from amux.launch import values
+from amux.launch.values import Session
+
+SESSION = "io.amux.Session."
+REPLY_SECONDS = 5.0
+"""An agent waits for this."""
+
+ABSENT = frozenset({"hub_unavailable", "shutting_down", "busy", "identity_unavailable", "version_mismatch"})
+"""Refusals that say nothing of the session: no Hub answered that could know it."""
+
+
+class Sessions:
+    """The sessions of one Hub, each call on a connection of its own: a launch must not hold one for hours."""
+
+    def __init__(self, where: Endpoint) -> None:
+        self._where = where
+
+    def _call(self, method: str, **parameters: str) -> dict[str, Any]:
+        with Client(self._where, environ={}, reply_seconds=REPLY_SECONDS) as client:
+            return client.call(SESSION + method, dict(parameters))
+
+    def begin(self, agent: str, kind: str, isolation: str, parent: str | None) -> Session:
+        parameters = {"agent": agent, "kind": kind, "isolation": isolation}
+        if parent is not None:
+            parameters["parent"] = parent
+        session, binding = values.begun(self._call("Begin", **parameters))
+        return Session(session, agent, kind, isolation, binding)
+
+    def resume(self, session: str) -> Session:
+        return values.state(self._call("Resume", session=session), session)
+
+    def name(self, session: str, native: str) -> None:
+        """Tell the agent's own id of the conversation, once; again the same is fine."""
+        self._call("SetNative", session=session, native=native)
+
+    def forget(self, session: str) -> None:
+        """Drop the launch state of a launch that came to nothing. A Hub that cannot be told drops the oldest itself."""
+        try:
+            self._call("End", session=session)
+        except AmuxError:
+            return
+
+
+def parent_of(environ: dict[str, str]) -> str | None:
+    """The session that this launch is started from, if an agent of a launch starts it."""
+    named = environ.get("AMUX_SESSION", "")
+    return named if values.SESSION.fullmatch(named) else None
+
+
+def real_home(environ: dict[str, str]) -> str:
+    """HOME, else the account's. Raises `not_found` if there is neither."""
+    home = environ.get("HOME", "")
+    if os.path.isabs(home):
+        return os.path.normpath(home)
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        home = ""
+    if not os.path.isabs(home):
+        raise AmuxError("not_found", f"UID {os.geteuid()} has no home directory and HOME is not set: set HOME")
+    return os.path.normpath(home)
