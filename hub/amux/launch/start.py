@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from amux import endpoint, output
@@ -110,8 +109,8 @@ def _program(agent: Agent, wanted: Wanted, environ: dict[str, str], home: str) -
     if against is not None:
         raise AmuxError(
             "invalid_argument",
-            f"{agent.name} {against} cannot be launched: a conversation keeps the memory that it began with. Resume "
-            f"one of a launch with amux launch --resume SESSION (amux session list), or start {agent.name} itself",
+            f"{agent.name} {against} is nothing to launch: a launch begins a conversation, or resumes one of its own "
+            f"(amux launch --resume SESSION; amux session list shows them). Start {agent.name} itself for it",
             found=against,
         )
     return find.program(agent, wanted.program, environ, home)
@@ -188,8 +187,9 @@ def _with_memory(
     if plan.native is not None and session.native is None:
         session = _seen(session, plan.native, agent, hub)
     notes.save(home, session)
-    status = run.run(plan.argv, _final(request, plan), place.lock, _watching(agent, request, session, home, hub))
-    if output.is_terminal(2):
+    seen = _Seen(agent, request, session, home, hub)
+    status = run.run(plan.argv, _final(request, plan), place.lock, None if session.native else seen.look)
+    if (session.native or seen.look()) and output.is_terminal(2):
         say(f"to go on with this conversation: amux launch --resume {session.id}")
     return run.end_as(status)
 
@@ -217,17 +217,19 @@ def _seen(session: Session, native: str, agent: Agent, hub: Sessions) -> Session
     return replace(session, native=native)
 
 
-def _watching(agent: Agent, request: Request, session: Session, home: str, hub: Sessions) -> Callable[[], bool] | None:
-    """What looks for the id of a conversation that only the agent knows."""
-    if session.native is not None:
-        return None
-    since = time.time()
+class _Seen:
+    """What looks for the id of a conversation that only the agent knows, until it is seen."""
 
-    def look() -> bool:
-        native = agent.conversation(request, since)
-        if native is None:
-            return False
-        notes.save(home, _seen(session, native, agent, hub))
+    def __init__(self, agent: Agent, request: Request, session: Session, home: str, hub: Sessions) -> None:
+        self._agent, self._request, self._session = agent, request, session
+        self._home, self._hub = home, hub
+        self._since = time.time()
+
+    def look(self) -> bool:
+        if self._session.native is None:
+            native = self._agent.conversation(self._request, self._since)
+            if native is None:
+                return False
+            self._session = _seen(self._session, native, self._agent, self._hub)
+            notes.save(self._home, self._session)
         return True
-
-    return look
