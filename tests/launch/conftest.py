@@ -1,0 +1,30 @@
+"""What the tests of launches share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Hub
+from tests.launch.launching import World
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> World:
+    """A person whose Hub does not run."""
+    return World(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A private Hub with its memory on, for tests that change neither its settings nor its life."""
+    with Hub(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
+@pytest.fixture
+def world(tmp_path: Path, running: Hub) -> World:
+    """A person with a private Hub."""
+    return World(tmp_path, running.sockets["hub"])
