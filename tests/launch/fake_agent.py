@@ -7,6 +7,8 @@ terminal in raw mode), `wait` (until a signal ends it; each signal that it can c
 `run=COMMAND` (runs it in a shell, its output and status in FILE.run). It knows nothing of amux.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import resource
@@ -14,31 +16,32 @@ import signal
 import subprocess
 import sys
 import tty
+from types import FrameType
 
 words = dict(word[5:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("fake:"))
 record = words["record"]
 
 
-def write(suffix, value):
+def write(suffix: str, value: str) -> None:
     with open(record + suffix + ".new", "w") as file:
         file.write(value)
     os.replace(record + suffix + ".new", record + suffix)
 
 
-def caught(number, _frame):
+def caught(number: int, _frame: FrameType | None) -> None:
     with open(record + ".signals", "a") as file:
         file.write(signal.Signals(number).name + "\n")
     if number in (signal.SIGTERM, signal.SIGHUP):
         sys.exit(0)
 
 
-def ignored():
+def ignored() -> dict[str, str]:
     with open("/proc/self/status") as file:
         status = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
     return {name: status[name] for name in ("SigBlk", "SigIgn")}
 
 
-def descriptors():
+def descriptors() -> dict[int, str]:
     found = {}
     for fd in range(250):
         try:
@@ -48,12 +51,12 @@ def descriptors():
     return found
 
 
-def environment():
+def environment() -> list[str]:
     with open("/proc/self/environ", "rb") as file:
         return file.read().decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
-def foreground():
+def foreground() -> int | None:
     try:
         with open("/dev/tty") as terminal:
             return os.tcgetpgrp(terminal.fileno())
@@ -84,6 +87,7 @@ if "child" in words:
     code = "import signal, time\nfor n in (1, 2, 3, 15): signal.signal(n, signal.SIG_IGN)\n"
     code += "print(flush=True)\ntime.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
     child.stdout.readline()
     write(".child", str(child.pid))
 if "run" in words:

@@ -135,7 +135,7 @@ class Job:
     def tell(self, command: str) -> None:
         os.write(self._commanding, command.encode() + b"\n")
 
-    def type(self, keys: bytes) -> None:
+    def press(self, keys: bytes) -> None:
         os.write(self.terminal, keys)
 
     def shown(self) -> str:

@@ -38,12 +38,16 @@ def test_the_agent_keeps_what_its_caller_has(alone: World) -> None:
     started = alone.started
     assert started["umask"] == 0o027
     assert started["cwd"] == str(alone.checkout)
-    bit = lambda number: 1 << (number - 1)  # noqa: E731
-    assert int(started["signals"]["SigBlk"], 16) == bit(signal.SIGUSR2)
+    assert int(started["signals"]["SigBlk"], 16) == _bit(signal.SIGUSR2)
     assert int(plain["signals"]["SigBlk"], 16) == 0
-    assert int(started["signals"]["SigIgn"], 16) & bit(signal.SIGHUP)
-    python = bit(signal.SIGPIPE) | bit(signal.SIGXFSZ)  # what the fake agent's own interpreter ignores
+    assert int(started["signals"]["SigIgn"], 16) & _bit(signal.SIGHUP)
+    python = _bit(signal.SIGPIPE) | _bit(signal.SIGXFSZ)  # what the fake agent's own interpreter ignores
     assert int(plain["signals"]["SigIgn"], 16) == python
+
+
+def _bit(number: int) -> int:
+    """A signal in the masks of /proc/PID/status."""
+    return 1 << (number - 1)
 
 
 def test_the_agent_inherits_standard_descriptors_and_what_the_caller_passed_on(alone: World, tmp_path: Path) -> None:
@@ -151,7 +155,7 @@ class TestAtATerminal:
     def test_ctrl_c_is_for_the_agent_alone(self, alone: World) -> None:
         with Job(alone, alone.words(do=("wait",))) as job:
             until(alone.record.exists, "the agent starts")
-            job.type(b"\x03")
+            job.press(b"\x03")
             until(lambda: alone.signals == ["SIGINT"], "Ctrl-C arrives once")
             os.kill(job.pid, signal.SIGTERM)
             assert job.next() == "ended 0 same"
@@ -161,11 +165,11 @@ class TestAtATerminal:
             until(alone.record.exists, "the agent starts")
             agent = alone.started["pid"]
             for _ in range(2):
-                job.type(b"\x1a")
+                job.press(b"\x1a")
                 assert job.next() == f"stopped {signal.SIGSTOP}"
                 job.tell("fg")
                 until(lambda: os.tcgetpgrp(job.terminal) == agent, "the agent has the terminal again")
-            job.type(b"\x03")
+            job.press(b"\x03")
             until(lambda: alone.signals == ["SIGINT"], "the agent runs")
             os.kill(job.pid, signal.SIGTERM)
             assert job.next() == "ended 0 same"

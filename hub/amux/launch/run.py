@@ -15,7 +15,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from amux.errors import AmuxError
 from amux.launch.terminal import Terminal
@@ -106,7 +106,8 @@ def _start(
             list(argv), env=dict(environ), close_fds=False, process_group=0, preexec_fn=become, restore_signals=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        terminal.give(os.getpgrp()) if hand_over else None
+        if hand_over:
+            terminal.give(os.getpgrp())
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise AmuxError("not_found", f"{argv[0]} cannot be run: {why}", path=argv[0]) from error
 
@@ -162,7 +163,7 @@ def _tell_group(group: int, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _guarded(group: int):  # type: ignore[no-untyped-def]
+def _guarded(group: int) -> Iterator[None]:
     """A child that ends the agent's group if we are killed before this block is left."""
     reading, writing = os.pipe()
     guard = os.fork()
