@@ -16,6 +16,7 @@ import click
 
 from amux import errors, limits
 from amux.cli import amux
+from amux.launch import known, protocol
 from amux.tools import TOOLS
 from amux_hub.keys import KEYS, Key
 
@@ -30,8 +31,7 @@ def _table(*rows: tuple[str, ...]) -> str:
 
 def error_codes() -> str:
     rows = [
-        (f"[`{code}`](#{code})", str(status), f"`{errors.varlink_name(code)}`")
-        for code, status in errors.CODES.items()
+        (f"[`{code}`](#{code})", str(status), f"`{errors.varlink_name(code)}`") for code, status in errors.CODES.items()
     ]
     return _table(("code", "exit status", "Varlink error"), *rows)
 
@@ -165,6 +165,16 @@ def interfaces() -> str:
     return "\n\n".join(f"```varlink\n{text.strip()}\n```" for text in describe().values())
 
 
+def protocols() -> str:
+    """The fixed texts, one per capability, with the fingerprints of what each agent is given."""
+    agents = [known.find(name) for name in known.MODULES]
+    rows = [(f"`{one.name}`", one.tools, f"`{protocol.fingerprint(protocol.of(one))}`") for one in agents]
+    parts = [f"Version {protocol.VERSION}.", _table(("agent", "capability", "SHA-256 of its text"), *rows)]
+    firsts = {one.tools: one for one in reversed(agents)}.values()
+    parts += [f"The text for {one.name} ({one.tools}):\n\n~~~text\n{protocol.of(one)}\n~~~" for one in firsts]
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "error-codes": ("errors.md", error_codes),
     "exit-statuses": ("commands.md", exit_statuses),
@@ -173,6 +183,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "limits": ("limits.md", contract_limits),
     "tools": ("mcp.md", tools),
     "interfaces": ("wire.md", interfaces),
+    "protocols": ("launch.md", protocols),
 }
 
 

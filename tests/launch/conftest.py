@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,3 +30,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 def world(tmp_path: Path, running: Hub) -> World:
     """A person with a private Hub."""
     return World(tmp_path, running.sockets["hub"])
+
+
+@pytest.fixture(scope="session")
+def pyz(tmp_path_factory: pytest.TempPathFactory, source_root: Path) -> Path:
+    """amux.pyz, built by the one command that builds it."""
+    out = tmp_path_factory.mktemp("pyz") / "amux.pyz"
+    subprocess.run([sys.executable, str(source_root / "packaging" / "build_pyz.py"), str(out)], check=True)
+    return out

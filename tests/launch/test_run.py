@@ -84,7 +84,7 @@ def _guard(process: subprocess.Popen[bytes], agent: int) -> int:
     return guard
 
 
-def test_c41_a_killed_launch_takes_the_agent_along(alone: World) -> None:
+def test_a_killed_launch_takes_the_agent_along(alone: World) -> None:
     process = alone.start(do=("wait",))
     agent = alone.started["pid"]
     process.kill()
@@ -93,7 +93,7 @@ def test_c41_a_killed_launch_takes_the_agent_along(alone: World) -> None:
     assert alone.signals[0] == "SIGTERM"  # it was told first
 
 
-def test_c41_a_launch_and_a_wrapper_killed_together_leave_no_agent(alone: World) -> None:
+def test_a_launch_and_a_wrapper_killed_together_leave_no_agent(alone: World) -> None:
     """npm's wrapper cannot tell its child any more, and that one does not listen."""
     process = alone.start(do=("wait", "child"))
     wrapper, agent = alone.started["pid"], int(alone.beside(".child").read_text())
@@ -105,7 +105,7 @@ def test_c41_a_launch_and_a_wrapper_killed_together_leave_no_agent(alone: World)
     until(lambda: not alive(guard), "the guard ends")
 
 
-def test_c41_a_killed_guard_leaves_the_launch_as_it_is(alone: World) -> None:
+def test_a_killed_guard_leaves_the_launch_as_it_is(alone: World) -> None:
     process = alone.start(do=("wait",))
     agent = alone.started["pid"]
     os.kill(_guard(process, agent), signal.SIGKILL)
@@ -181,7 +181,7 @@ class TestAtATerminal:
             assert job.next() == "ended 4 same"
         assert int(alone.beside(".continued").read_text()) != alone.started["pid"]
 
-    def test_c40_a_terminal_that_goes_away_ends_the_agent(self, alone: World) -> None:
+    def test_a_terminal_that_goes_away_ends_the_agent(self, alone: World) -> None:
         with Job(alone, alone.words(do=("wait", "child"))) as job:
             until(alone.record.exists, "the agent starts")
             agent, child = alone.started["pid"], int(alone.beside(".child").read_text())

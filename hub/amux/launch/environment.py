@@ -24,6 +24,8 @@ SERVICE = frozenset(
 
 OURS = "AMUX_"
 """Every variable of this product is taken away and set anew."""
+WHICH_HUB = ("AMUX_HUB", "AMUX_HOME")
+"""These stay in a launch without memory: the person's own setting up of an agent may rely on them."""
 
 HOMES = {"CODEX_HOME": ".codex", "PI_CODING_AGENT_DIR": ".pi/agent"}
 """Set to the default of the launch's home: name → place below it."""
@@ -37,9 +39,13 @@ PRIVATE = frozenset(
 """All that a private home's launch keeps of the caller's environment, besides what is listed with the launch."""
 
 
-def own(environ: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without the variables of services and of other launches."""
-    return {name: value for name, value in environ.items() if name not in SERVICE and not name.startswith(OURS)}
+def own(environ: Mapping[str, str], keep: Sequence[str] = ()) -> dict[str, str]:
+    """The caller's environment without the variables of services and of other launches, but for those to `keep`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in keep or (name not in SERVICE and not name.startswith(OURS))
+    }
 
 
 def private(environ: Mapping[str, str], home: str, listed: Sequence[str]) -> dict[str, str]:

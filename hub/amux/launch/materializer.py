@@ -47,19 +47,20 @@ def open_launch(
         _check_listener(connection, path, owner)
         try:
             directory, lock = _converse(connection, session, binding, run)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise AmuxError(
                 "hub_unavailable",
                 f"the materializer at {path} did not do its part: {error}; see its journal",
                 path=path,
             ) from error
-    for tool in (os.path.join(bin_, "amux"), os.path.join(directory, COPY)):
-        if not (runnable(tool) if tool.startswith(bin_) else os.path.isfile(tool)):
+    program, copy = os.path.join(bin_, "amux"), os.path.join(directory, COPY)
+    for path, there in ((program, runnable(program)), (copy, os.path.isfile(copy))):
+        if not there:
             os.close(lock)
             raise AmuxError(
                 "not_found",
-                f"{tool} is missing: the agent would have no way to its memory; reinstall amux-hub",
-                path=tool,
+                f"{path} is missing: the agent would have no way to its memory; reinstall amux-hub",
+                path=path,
             )
     return directory, lock
 

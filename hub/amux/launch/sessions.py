@@ -61,9 +61,10 @@ def parent_of(environ: dict[str, str]) -> str | None:
 
 
 def real_home(environ: dict[str, str]) -> str:
-    """HOME, else the account's. Raises `not_found` if there is neither."""
+    """HOME, else the account's. Raises `invalid_argument` for somebody else's, `not_found` if there is none."""
     home = environ.get("HOME", "")
     if os.path.isabs(home):
+        _check_owner(home)
         return os.path.normpath(home)
     import pwd
 
@@ -74,3 +75,18 @@ def real_home(environ: dict[str, str]) -> str:
     if not os.path.isabs(home):
         raise AmuxError("not_found", f"UID {os.geteuid()} has no home directory and HOME is not set: set HOME")
     return os.path.normpath(home)
+
+
+def _check_owner(home: str) -> None:
+    """`sudo` may keep the caller's HOME: then the agent would read, and write into, another person's files."""
+    try:
+        owner = os.stat(home).st_uid
+    except OSError:
+        return  # the agent will say what it makes of that
+    if owner not in (0, os.geteuid()):
+        raise AmuxError(
+            "invalid_argument",
+            f"HOME is {home}, which belongs to UID {owner}, and you are UID {os.geteuid()}: with sudo, add -H",
+            path=home,
+            found=owner,
+        )

@@ -144,7 +144,7 @@ def _without_memory(
     else:
         say(f"{error.message}")
         say(f"{agent.name} starts without this memory, its own memory as it is")
-    kept = environment.own(environ)
+    kept = environment.own(environ, keep=environment.WHICH_HUB)
     if mode == values.PRIVATE_HOME:
         own = isolation.make_home(home, "u-" + secrets.token_hex(13), wanted.credentials.files)
         kept, _ = environment.homes(environment.private(environ, own, wanted.credentials.variables), own)
