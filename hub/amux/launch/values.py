@@ -1,6 +1,6 @@
 """What a launch takes from the Hub, each value matched whole before anything is done with it.
 
-The Hub may have been taken over (docs/explanation/launches.md): of its answers a launch uses a session id, a
+The Hub may have been taken over (docs/reference/launch.md): of its answers a launch uses a session id, a
 binding, a native conversation id, and on resume the names of an agent, a kind and an isolation that this `amux`
 knows itself. Everything else of a reply is ignored; nothing of it becomes a path, a command or a text for a model.
 """
