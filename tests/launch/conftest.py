@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,3 +40,11 @@ def pyz(tmp_path_factory: pytest.TempPathFactory, source_root: Path) -> Path:
     out = tmp_path_factory.mktemp("pyz") / "amux.pyz"
     subprocess.run([sys.executable, str(source_root / "packaging" / "build_pyz.py"), str(out)], check=True)
     return out
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose path is short enough for a socket."""
+    path = Path(tempfile.mkdtemp(prefix="amux-t-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

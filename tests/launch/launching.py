@@ -52,7 +52,10 @@ class World:
         """One whole launch."""
         named = {key: more.pop(key) for key in ("do", "agent", "args") if key in more}
         with self.popen(self.words(*options, **named), env, **more) as process:
-            out, err = process.communicate(timeout=WAIT_SECONDS)
+            try:
+                out, err = process.communicate(timeout=WAIT_SECONDS)
+            finally:
+                process.kill()
         return Ran(process.returncode, out, err, self)
 
     def start(self, *options: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:

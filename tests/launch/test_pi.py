@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,10 +72,12 @@ def test_instructions_that_cannot_be_passed_on_are_an_error(request_: Request) -
         PI.plan(request_)
     assert refused.value.code == "limit_exceeded"
     own.unlink()
-    own.mkdir()
-    with pytest.raises(AmuxError) as refused:
-        PI.plan(request_)
-    assert refused.value.code == "invalid_argument"
+    for plant in (own.mkdir, lambda: os.mkfifo(own)):
+        plant()
+        with pytest.raises(AmuxError) as refused:
+            PI.plan(request_)
+        assert refused.value.code == "invalid_argument"
+        own.rmdir() if own.is_dir() else own.unlink()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from amux.errors import AmuxError
+from amux.launch import files
 from amux.launch.agent import Agent
 
 NPM = (
@@ -104,8 +105,7 @@ def _version(name: str) -> tuple[int, ...]:
 def _npm_prefix(home: str) -> str | None:
     """`prefix=` of ~/.npmrc, if it is absolute."""
     try:
-        with open(os.path.join(home, ".npmrc"), encoding="utf-8", errors="replace") as npmrc:
-            lines = npmrc.read(NPMRC_BYTES).splitlines()
+        lines = files.read(os.path.join(home, ".npmrc"), NPMRC_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
     for line in lines:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from amux import endpoint
 from amux.errors import AmuxError
-from amux.launch import environment, find, materializer
+from amux.launch import environment, files, find, materializer
 from amux.launch.agent import Tool
 from amux.launch.values import DAC, NONE, PRIVATE_HOME
 
@@ -127,7 +127,7 @@ def _reachable(environ: dict[str, str], words: tuple[str, ...]) -> dict[str, str
     return environ
 
 
-def make_home(home: str, name: str, files: Sequence[str]) -> str:
+def make_home(home: str, name: str, credentials: Sequence[str]) -> str:
     """Make, or find again, the private home of this name, 0700, and copy the listed files into it."""
     path = os.path.join(home, HOMES, name)
     try:
@@ -139,7 +139,7 @@ def make_home(home: str, name: str, files: Sequence[str]) -> str:
         raise AmuxError("storage_io", f"the private home {path} cannot be made: {error.strerror}", path=path) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise AmuxError("unsafe_file", f"{path} is not a directory of yours with mode 0700: it was not used", path=path)
-    for file in files:
+    for file in credentials:
         _provide(home, path, file)
     return path
 
@@ -154,10 +154,7 @@ def _provide(home: str, private: str, file: str) -> None:
         )
     target = os.path.join(private, inside)
     try:
-        with open(source, "rb") as original:
-            if not stat.S_ISREG(os.fstat(original.fileno()).st_mode):
-                raise AmuxError("invalid_argument", f"--credential-file {file}: it is no regular file", path=source)
-            data = original.read(CREDENTIAL_BYTES + 1)
+        data = files.read(source, CREDENTIAL_BYTES + 1)
         if len(data) > CREDENTIAL_BYTES:
             raise AmuxError(
                 "limit_exceeded",

@@ -13,7 +13,7 @@ import os
 from dataclasses import asdict
 
 from amux.errors import AmuxError
-from amux.launch import values
+from amux.launch import files, values
 from amux.launch.values import Session
 
 PLACE = ".local/state/amux/launches"
@@ -39,10 +39,7 @@ def load(home: str, session: str) -> Session | None:
     """The note of a session, matched as strictly as an answer of the Hub; None if there is none that holds."""
     path = os.path.join(home, PLACE, f"{session}.json")
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return None
-            note = json.loads(file.read(NOTE_BYTES))
+        note = json.loads(files.read(path, NOTE_BYTES, follow=False))
         return values.state(note, session) if isinstance(note, dict) else None
     except (OSError, ValueError, RecursionError, AmuxError):
         return None

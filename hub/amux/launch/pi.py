@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from amux.errors import AmuxError
-from amux.launch import protocol
+from amux.launch import files, protocol
 from amux.launch.agent import CLI, Agent, Plan, Request
 
 CONTINUING = frozenset({"--continue", "-c", "--resume", "-r", "--session", "--fork"})
@@ -31,6 +31,7 @@ VALUED = frozenset(
 APPEND = "--append-system-prompt"
 AGENT_DIR = ".pi/agent"
 PROJECT_DIR = ".pi"
+SETTINGS_BYTES = 1024 * 1024
 APPEND_BYTES = 96 * 1024
 """The most of the user's own that fits into one argument beside the protocol; the kernel's bound is 128 KiB."""
 
@@ -97,8 +98,7 @@ def _resolved(text: str, directory: str) -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(APPEND_BYTES + 1)
+        data = files.read(path, APPEND_BYTES + 1)
     except OSError as error:
         raise AmuxError(
             "invalid_argument", f"{path}: {error.strerror}; pi would begin without it", path=path
@@ -138,8 +138,7 @@ def _session_dir(request: Request, named: str | None) -> str:
 def _setting(request: Request) -> str | None:
     for directory in (os.path.join(request.directory, PROJECT_DIR), os.path.join(request.home, AGENT_DIR)):
         try:
-            with open(os.path.join(directory, "settings.json"), encoding="utf-8") as file:
-                value = json.loads(file.read(APPEND_BYTES)).get("sessionDir")
+            value = json.loads(files.read(os.path.join(directory, "settings.json"), SETTINGS_BYTES)).get("sessionDir")
         except (OSError, ValueError, AttributeError, RecursionError):
             continue
         if isinstance(value, str) and value:

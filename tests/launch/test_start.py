@@ -1,0 +1,434 @@
+"""From the command line to the agent's start, against a Hub that says what the test wants: order, refusals, resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amux.launch import known, notes, protocol
+from tests.harness import WAIT_SECONDS
+from tests.launch.launching import AMUX, Job, World
+from tests.launch.telling import BINDING, SESSION, TellingHub
+
+PI = known.find("pi")
+TEXT = protocol.of(PI)
+NATIVE = "0b3d8a92-7a3e-4f0e-9d8e-3f6d1d6a4a11"
+STATE = {"session": SESSION, "agent": "pi", "kind": "task", "isolation": "none", "binding": BINDING, "native": NATIVE}
+
+
+@pytest.fixture
+def told(tmp_path: Path, short: Path) -> Iterator[tuple[World, TellingHub]]:
+    with TellingHub(short / "hub.sock") as hub:
+        yield World(tmp_path, hub.path), hub
+
+
+Told = tuple[World, TellingHub]
+
+
+def instructions(world: World) -> str | None:
+    """What the agent was given to append to its prompt."""
+    argv: list[str] = world.started["argv"]
+    return argv[argv.index("--append-system-prompt") + 1] if "--append-system-prompt" in argv else None
+
+
+def test_a_launch_with_memory(told: Told) -> None:
+    world, hub = told
+    ran = world.run(do=("exit=5",))
+    assert (ran.status, ran.out) == (5, "")
+    assert (
+        ran.err == "amux: isolation none: there is no materializer for this Hub, so the agent uses the installed amux\n"
+    )
+    assert hub.asked("Begin") == [{"agent": "pi", "kind": "interactive", "isolation": "none"}]
+    (named,) = hub.asked("SetNative")
+    argv = world.started["argv"]
+    assert named == {"session": SESSION, "native": argv[argv.index("--session") + 1][-42:-6]}
+    assert instructions(world) == TEXT
+    assert hub.asked("End") == []
+
+
+def test_m5_the_environment_of_a_launch_with_memory(told: Told) -> None:
+    world, _ = told
+    service = {"NOTIFY_SOCKET": "/run/x", "LISTEN_FDS": "1", "AMUX_RUN": "/run/y", "AMUX_HOME": "/z"}
+    ran = world.run(env={**service, "CODEX_HOME": "/srv/codex", "CLAUDE_CONFIG_DIR": "/srv/claude", "KEPT": "a=b"})
+    assert world.agent_environment == {
+        **world.environment(),
+        "KEPT": "a=b",
+        "CODEX_HOME": f"{world.home}/.codex",
+        "PI_CODING_AGENT_DIR": f"{world.home}/.pi/agent",
+        "AMUX_SESSION": SESSION,
+        "AMUX_MEMORY_BINDING": BINDING,
+    }
+    assert "CODEX_HOME of your environment is not used" in ran.err
+    assert "CLAUDE_CONFIG_DIR of your environment is not used" in ran.err
+
+
+def test_neither_home_nor_checkout_is_changed_but_for_the_note(told: Told) -> None:
+    world, _ = told
+    world.run()
+    assert not list(world.checkout.iterdir())
+    left = [str(path.relative_to(world.home)) for path in world.home.rglob("*") if path.is_file()]
+    assert left == [f"{notes.PLACE}/{SESSION}.json"]
+    assert stat.S_IMODE((world.home / left[0]).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("memory_disabled", "memory is switched off: pi starts without it"),
+        ("busy", "busy it is"),
+        ("identity_refused", "identity_refused it is"),
+        ("version_mismatch", "version_mismatch it is"),
+    ],
+)
+def test_a_hub_that_gives_no_session_is_one_clear_word_and_no_obstacle(told: Told, code: str, words: str) -> None:
+    world, hub = told
+    hub.replies["Begin"] = code
+    ran = world.run(do=("exit=5",), env={"CODEX_HOME": "/srv/codex"})
+    assert ran.status == 5
+    assert words in ran.err
+    assert "its own memory as it is" in ran.err
+    assert instructions(world) is None
+    assert world.agent_environment == {**world.environment(), "CODEX_HOME": "/srv/codex"}
+    assert not (world.home / notes.PLACE).exists()
+
+
+def test_a_hub_that_is_away_is_no_obstacle(alone: World) -> None:
+    ran = alone.run(do=("exit=5",))
+    assert ran.status == 5
+    assert "no Hub runs at" in ran.err
+    assert "pi starts without this memory, its own memory as it is" in ran.err
+    assert instructions(alone) is None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"session": SESSION},
+        {"session": "../../etc/x", "binding": "global"},
+        {"session": SESSION, "binding": "principal:a/../b"},
+        {"session": SESSION + "\n", "binding": "global"},
+        {"session": SESSION, "binding": "\x1b[2Jglobal"},
+        {"session": [SESSION], "binding": "global"},
+    ],
+)
+def test_m1_what_a_hub_that_was_taken_over_says_is_not_used(told: Told, reply: dict[str, Any]) -> None:
+    world, hub = told
+    hub.replies["Begin"] = reply
+    ran = world.run()
+    assert "it was not used" in ran.err
+    assert "\x1b" not in ran.err
+    assert instructions(world) is None
+    assert "AMUX_SESSION" not in world.agent_environment
+
+
+def test_m1_the_hub_chooses_no_text_command_or_path(told: Told) -> None:
+    """Whatever else it answers is ignored."""
+    world, hub = told
+    world.run()
+    usual = {**world.started, "argv": [word for word in world.started["argv"] if not word.endswith(".jsonl")]}
+    more = {
+        "protocol": "obey",
+        "argv": ["/bin/sh"],
+        "environment": {"LD_PRELOAD": "/evil.so"},
+        "run": "/evil",
+        "native": "x",
+    }
+    hub.replies["Begin"] = {"session": SESSION, "binding": BINDING, **more}
+    world.run()
+    now = {**world.started, "argv": [word for word in world.started["argv"] if not word.endswith(".jsonl")]}
+    for key in ("argv", "environment", "cwd"):
+        assert now[key] == usual[key]
+
+
+def test_mistakes_are_refused_before_the_hub_is_asked(told: Told) -> None:
+    world, hub = told
+    for options, more in (
+        ((), {"args": ("--continue",)}),
+        (("--isolation", "dac"), {}),
+        (("--isolation", "jail"), {}),
+        (("--kind", "root"), {}),
+        (("--credential-file", ".netrc"), {}),
+        (("--credential-variable", "HOME"), {}),
+        ((), {"agent": "aider"}),
+        (("--resume", "s-1"), {}),
+        (("--resume", "../x"), {"agent": None}),
+        ((), {"agent": None}),
+    ):
+        ran = world.run(*options, **more)
+        assert ran.status == 2, ran
+        assert not world.record.exists()
+    assert hub.calls == []
+
+
+def test_nothing_of_the_command_line_is_taken_from_the_agent(told: Told) -> None:
+    world, _ = told
+    given = ("--help", "--resume-not", "--isolation", "--", "-p", "a b", "")
+    world.run(args=given)
+    assert tuple(world.started["argv"][-len(given) :]) == given
+
+
+def test_another_accounts_home_is_refused(told: Told, tmp_path: Path) -> None:
+    world, hub = told
+    if os.geteuid() == 0:
+        os.chown(world.home, 1, -1)
+        ran = world.run()
+        assert (ran.status, hub.calls) == (2, [])
+        assert "belongs to UID 1" in ran.err
+    else:
+        foreign = next((path for path in Path("/home").glob("*") if path.stat().st_uid not in (0, os.geteuid())), None)
+        ran = world.run(env={"HOME": str(foreign or "/")})
+        assert (ran.status == 2) == (foreign is not None)
+
+
+def test_kinds_and_children(told: Told) -> None:
+    world, hub = told
+    world.run("--kind", "schedule")
+    parent = "s-" + "b" * 26
+    world.run(env={"AMUX_SESSION": parent, "AMUX_MEMORY_BINDING": BINDING})
+    world.run("--kind", "task", env={"AMUX_SESSION": parent})
+    world.run(env={"AMUX_SESSION": "no session"})
+    common = {"agent": "pi", "isolation": "none"}
+    assert hub.asked("Begin") == [
+        {**common, "kind": "schedule"},
+        {**common, "kind": "child", "parent": parent},
+        {**common, "kind": "task", "parent": parent},
+        {**common, "kind": "interactive"},
+    ]
+    assert world.agent_environment["AMUX_SESSION"] == SESSION
+
+
+class TestTool:
+    def test_a_missing_amux_is_an_error_before_the_agent_starts(self, told: Told) -> None:
+        world, hub = told
+        words = [str(Path(AMUX).parent / "python"), "-m", "amux", *world.words()[1:]]
+        with world.popen(words, {"PATH": "/nonexistent"}) as process:
+            _, err = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 3
+        assert json.loads(err.splitlines()[-1])["error"]["code"] == "not_found"
+        assert not world.record.exists()
+        assert hub.asked("End") == [{"session": SESSION}]
+
+    def test_amux_is_on_the_agents_path(self, told: Told) -> None:
+        world, _ = told
+        bare = "/usr/bin:/bin"
+        world.run(do=("run=command -v amux",), env={"PATH": bare})
+        assert world.agent_environment["PATH"] == f"{bare}:{Path(AMUX).parent}"
+        assert json.loads(world.beside(".run").read_text())["out"] == f"{AMUX}\n"
+
+    @pytest.mark.parametrize("entry", ["", ".", "bin"])
+    def test_n4_a_checkout_with_an_amux_of_its_own_does_not_get_in_between(self, told: Told, entry: str) -> None:
+        world, _ = told
+        for place in ("amux", "bin/amux"):
+            path = world.checkout / place
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("#!/bin/sh\necho evil\n")
+            path.chmod(0o755)
+        world.run(do=("run=command -v amux",), env={"PATH": f"{entry}:/usr/bin:/bin:{Path(AMUX).parent}"})
+        assert json.loads(world.beside(".run").read_text())["out"] == f"{AMUX}\n"
+
+
+class TestResume:
+    def test_it_goes_on_as_the_hub_remembers(self, told: Told) -> None:
+        world, hub = told
+        hub.replies["Resume"] = STATE
+        for agent in (None, "pi"):
+            ran = world.run("--resume", SESSION, agent=agent)
+            assert ran.status == 0, ran
+            argv = world.started["argv"]
+            assert argv[argv.index("--session") + 1].endswith(f"_{NATIVE}.jsonl")
+            assert instructions(world) == TEXT
+            assert world.agent_environment["AMUX_SESSION"] == SESSION
+        assert hub.asked("Begin") == hub.asked("SetNative") == hub.asked("End") == []
+
+    @pytest.mark.parametrize(
+        "code", ["binding_mismatch", "not_found", "forbidden", "identity_refused", "memory_disabled"]
+    )
+    def test_a_refusal_is_an_error_before_the_agent_starts(self, told: Told, code: str) -> None:
+        world, hub = told
+        world.run()  # there is a note, and it does not count
+        hub.replies["Resume"] = code
+        ran = world.run("--resume", SESSION, agent=None)
+        assert ran.error["code"] == code
+        assert not world.record.exists()
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("native", "../../x"), ("native", NATIVE + "\n"), ("agent", "sh"), ("isolation", "off"), ("binding", "a")],
+    )
+    def test_m1_a_state_that_none_can_be_is_not_used(self, told: Told, field: str, value: str) -> None:
+        world, hub = told
+        hub.replies["Resume"] = {**STATE, field: value}
+        ran = world.run("--resume", SESSION, agent=None)
+        assert ran.status != 0
+        assert not world.record.exists()
+
+    def test_what_the_session_began_with_stays(self, told: Told) -> None:
+        world, hub = told
+        hub.replies["Resume"] = STATE
+        ran = world.run("--resume", SESSION, "--isolation", "private-home", agent=None)
+        assert ran.error["code"] == "invalid_argument"
+        hub.replies["Resume"] = {**STATE, "agent": "codex"}
+        assert "not of pi" in world.run("--resume", SESSION).error["message"]
+        assert not world.record.exists()
+
+    @pytest.mark.parametrize("away", ["stopped", "shutting_down", "busy"])
+    def test_without_the_hub_the_note_keeps_protocol_and_binding(self, told: Told, away: str) -> None:
+        world, hub = told
+        world.run()
+        first = world.started
+        if away == "stopped":
+            hub.close()
+        else:
+            hub.replies["Resume"] = away
+        ran = world.run("--resume", SESSION, agent=None)
+        assert ran.status == 0, ran
+        assert "its memory answers once the Hub does" in ran.err
+        assert instructions(world) == TEXT
+        again = world.started["argv"]
+        record = first["argv"][first["argv"].index("--session") + 1]
+        assert again[again.index("--session") + 1][-42:] == record[-42:]
+        assert world.agent_environment["AMUX_MEMORY_BINDING"] == BINDING
+
+    def test_without_the_hub_and_without_a_note_it_is_an_error(self, told: Told) -> None:
+        world, hub = told
+        hub.close()
+        ran = world.run("--resume", SESSION, agent=None)
+        assert ran.error["code"] == "hub_unavailable"
+        note = world.home / notes.PLACE / f"{SESSION}.json"
+        note.parent.mkdir(parents=True)
+        for text in (
+            "",
+            "[]",
+            json.dumps({**STATE, "binding": "a/b"}),
+            json.dumps({**STATE, "session": "s-" + "b" * 26}),
+        ):
+            note.write_text(text)
+            assert world.run("--resume", SESSION, agent=None).status == 8
+        note.unlink()
+        note.symlink_to("/etc/passwd")
+        assert world.run("--resume", SESSION, agent=None).status == 8
+        assert not world.record.exists()
+
+    def test_a_conversation_that_was_never_seen_begins_anew_with_its_binding(self, told: Told) -> None:
+        world, hub = told
+        hub.replies["Resume"] = {key: value for key, value in STATE.items() if key != "native"}
+        ran = world.run("--resume", SESSION, agent=None)
+        assert "was never seen" in ran.err
+        assert instructions(world) == TEXT
+        assert len(hub.asked("SetNative")) == 1
+
+
+def test_notes_are_bounded(tmp_path: Path) -> None:
+    from amux.launch.values import Session
+
+    for number in range(notes.KEPT + 3):
+        session = Session(f"s-{number:026d}".translate(str.maketrans("0189", "abcd")), "pi", "task", "none", "global")
+        notes.save(str(tmp_path), session)
+        os.utime(tmp_path / notes.PLACE / f"{session.id}.json", (number, number))
+    left = sorted(path.stat().st_mtime for path in (tmp_path / notes.PLACE).iterdir())
+    assert len(left) == notes.KEPT
+    assert notes.load(str(tmp_path), session.id) == session
+
+
+def test_a_person_at_a_terminal_is_told_how_to_go_on(told: Told) -> None:
+    world, _ = told
+    with Job(world, world.words()) as job:
+        assert job.next() == "ended 0 same"
+        assert f"amux: to go on with this conversation: amux launch --resume {SESSION}" in job.shown()
+    with Job(world, world.words(args=("--no-session",))) as job:
+        assert job.next() == "ended 0 same"
+        assert "--resume" not in job.shown()
+
+
+class TestPrivateHome:
+    def test_it_has_next_to_nothing_of_the_caller(self, told: Told) -> None:
+        world, hub = told
+        (world.home / ".netrc").write_text("secret")
+        ran = world.run(
+            "--isolation", "private-home", env={"TERM": "xterm", "OPENAI_API_KEY": "sk", "XDG_CONFIG_HOME": "/x"}
+        )
+        assert ran.status == 0, ran
+        assert "private-home is weak" in ran.err
+        home = world.home / f".local/state/amux/homes/{SESSION}"
+        assert world.agent_environment == {
+            "PATH": world.environment()["PATH"],
+            "LC_ALL": "C.UTF-8",
+            "TERM": "xterm",
+            "HOME": str(home),
+            "CODEX_HOME": f"{home}/.codex",
+            "PI_CODING_AGENT_DIR": f"{home}/.pi/agent",
+            "AMUX_HUB": world.hub,
+            "AMUX_SESSION": SESSION,
+            "AMUX_MEMORY_BINDING": BINDING,
+        }
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
+        assert not list(home.iterdir())
+        assert hub.asked("Begin")[0]["isolation"] == "private-home"
+
+    def test_credentials_are_those_that_were_listed(self, told: Told) -> None:
+        world, hub = told
+        given = world.home / ".pi/agent/auth.json"
+        given.parent.mkdir(parents=True)
+        given.write_text("token")
+        (world.home / ".netrc").write_text("other")
+        options = ("--credential-file", ".pi/agent/auth.json", "--credential-variable", "OPENAI_API_KEY")
+        world.run("--isolation", "private-home", *options, env={"OPENAI_API_KEY": "sk", "OTHER_KEY": "x"})
+        home = world.home / f".local/state/amux/homes/{SESSION}"
+        files = [path for path in home.rglob("*") if path.is_file()]
+        assert files == [home / ".pi/agent/auth.json"]
+        assert files[0].read_text() == "token"
+        assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
+        assert world.agent_environment["OPENAI_API_KEY"] == "sk"
+        assert "OTHER_KEY" not in world.agent_environment
+        hub.replies["Resume"] = {**STATE, "isolation": "private-home"}
+        given.write_text("new token")
+        assert world.run("--resume", SESSION, agent=None).status == 0
+        assert files[0].read_text() == "token"
+        assert "OPENAI_API_KEY" not in world.agent_environment
+        assert world.run("--resume", SESSION, *options[:2], agent=None).status == 0
+        assert files[0].read_text() == "new token"
+
+    @pytest.mark.parametrize("file", ["../outside", "/etc/passwd", ".", "", "directory", "nothing", "pipe"])
+    def test_what_is_no_credential_is_refused(self, told: Told, file: str) -> None:
+        world, hub = told
+        (world.home.parent / "outside").write_text("x")
+        (world.home / "directory").mkdir()
+        os.mkfifo(world.home / "pipe")
+        ran = world.run("--isolation", "private-home", "--credential-file", file)
+        assert ran.status == 2, ran
+        assert not world.record.exists()
+        assert hub.asked("End") == [{"session": SESSION}]
+
+    def test_a_copy_is_never_written_through_a_link(self, told: Told) -> None:
+        world, _ = told
+        (world.home / "token").write_text("token")
+        home = world.home / f".local/state/amux/homes/{SESSION}"
+        home.mkdir(parents=True, mode=0o700)
+        (home / "token").symlink_to(world.checkout / "stolen")
+        world.run("--isolation", "private-home", "--credential-file", "token")
+        assert not (world.checkout / "stolen").exists()
+        assert (home / "token").read_text() == "token"
+
+    def test_a_home_that_others_may_enter_is_not_used(self, told: Told) -> None:
+        world, _ = told
+        home = world.home / f".local/state/amux/homes/{SESSION}"
+        home.mkdir(parents=True)
+        home.chmod(0o750)
+        ran = world.run("--isolation", "private-home")
+        assert ran.error["code"] == "unsafe_file"
+        assert not world.record.exists()
+
+    def test_without_memory_it_is_still_private(self, alone: World) -> None:
+        ran = alone.run("--isolation", "private-home", env={"CODEX_HOME": "/srv/codex"})
+        home = Path(alone.agent_environment["HOME"])
+        assert home.parent == alone.home / ".local/state/amux/homes"
+        assert home.name.startswith("u-")
+        assert str(home) in ran.err
+        assert alone.agent_environment["CODEX_HOME"] == f"{home}/.codex"
