@@ -36,6 +36,7 @@ LAYERS = (
     Layer("packaging", needs=(("lintian", "lintian"), ("strip", "binutils"), ("groff", "groff-base"))),
     Layer("cli", second_interpreter=True),
     Layer("mcp"),
+    Layer("launch"),
     Layer("fuzz"),
     Layer("faults", needs=(("strace", "strace"),), seconds=900),
     Layer("clients", needs=(("node", "nodejs"), ("npm", "npm")), seconds=900),
