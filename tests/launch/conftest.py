@@ -13,6 +13,7 @@ import pytest
 
 from tests.harness import Hub
 from tests.launch.launching import World
+from tests.launch.telling import TellingHub, Told
 
 
 @pytest.fixture
@@ -48,3 +49,10 @@ def short() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="amux-t-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def told(tmp_path: Path, short: Path) -> Iterator[Told]:
+    """A person whose Hub says what the test wants."""
+    with TellingHub(short / "hub.sock") as hub:
+        yield World(tmp_path, hub.path), hub

@@ -11,8 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.launch.launching import World
+
 SESSION = "s-" + "a7" * 13
 BINDING = "global"
+NATIVE = "0b3d8a92-7a3e-4f0e-9d8e-3f6d1d6a4a11"
+STATE = {"session": SESSION, "agent": "pi", "kind": "task", "isolation": "none", "binding": BINDING, "native": NATIVE}
+"""The launch state of a conversation of Pi's."""
 
 
 class TellingHub:
@@ -75,3 +80,13 @@ class TellingHub:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+Told = tuple[World, TellingHub]
+"""A person and the Hub that tells them what a test wants."""
+
+
+def instructions(world: World) -> str | None:
+    """What the agent was given to append to its prompt."""
+    argv: list[str] = world.started["argv"]
+    return argv[argv.index("--append-system-prompt") + 1] if "--append-system-prompt" in argv else None

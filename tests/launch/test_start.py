@@ -1,11 +1,10 @@
-"""From the command line to the agent's start, against a Hub that says what the test wants: order, refusals, resume."""
+"""From the command line to the agent's start, against a Hub that says what the test wants: order and refusals."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,9 @@ import pytest
 from amux.launch import known, notes, protocol
 from tests.harness import WAIT_SECONDS
 from tests.launch.launching import AMUX, Job, World
-from tests.launch.telling import BINDING, SESSION, TellingHub
+from tests.launch.telling import BINDING, SESSION, Told, instructions
 
-PI = known.find("pi")
-TEXT = protocol.of(PI)
-NATIVE = "0b3d8a92-7a3e-4f0e-9d8e-3f6d1d6a4a11"
-STATE = {"session": SESSION, "agent": "pi", "kind": "task", "isolation": "none", "binding": BINDING, "native": NATIVE}
-
-
-@pytest.fixture
-def told(tmp_path: Path, short: Path) -> Iterator[tuple[World, TellingHub]]:
-    with TellingHub(short / "hub.sock") as hub:
-        yield World(tmp_path, hub.path), hub
-
-
-Told = tuple[World, TellingHub]
-
-
-def instructions(world: World) -> str | None:
-    """What the agent was given to append to its prompt."""
-    argv: list[str] = world.started["argv"]
-    return argv[argv.index("--append-system-prompt") + 1] if "--append-system-prompt" in argv else None
+TEXT = protocol.of(known.find("pi"))
 
 
 def test_a_launch_with_memory(told: Told) -> None:
@@ -234,109 +215,6 @@ class TestTool:
         assert json.loads(world.beside(".run").read_text())["out"] == f"{AMUX}\n"
 
 
-class TestResume:
-    def test_it_goes_on_as_the_hub_remembers(self, told: Told) -> None:
-        world, hub = told
-        hub.replies["Resume"] = STATE
-        for agent in (None, "pi"):
-            ran = world.run("--resume", SESSION, agent=agent)
-            assert ran.status == 0, ran
-            argv = world.started["argv"]
-            assert argv[argv.index("--session") + 1].endswith(f"_{NATIVE}.jsonl")
-            assert instructions(world) == TEXT
-            assert world.agent_environment["AMUX_SESSION"] == SESSION
-        assert hub.asked("Begin") == hub.asked("SetNative") == hub.asked("End") == []
-
-    @pytest.mark.parametrize(
-        "code", ["binding_mismatch", "not_found", "forbidden", "identity_refused", "memory_disabled"]
-    )
-    def test_a_refusal_is_an_error_before_the_agent_starts(self, told: Told, code: str) -> None:
-        world, hub = told
-        world.run()  # there is a note, and it does not count
-        hub.replies["Resume"] = code
-        ran = world.run("--resume", SESSION, agent=None)
-        assert ran.error["code"] == code
-        assert not world.record.exists()
-
-    @pytest.mark.parametrize(
-        ("field", "value"),
-        [("native", "../../x"), ("native", NATIVE + "\n"), ("agent", "sh"), ("isolation", "off"), ("binding", "a")],
-    )
-    def test_m1_a_state_that_none_can_be_is_not_used(self, told: Told, field: str, value: str) -> None:
-        world, hub = told
-        hub.replies["Resume"] = {**STATE, field: value}
-        ran = world.run("--resume", SESSION, agent=None)
-        assert ran.status != 0
-        assert not world.record.exists()
-
-    def test_what_the_session_began_with_stays(self, told: Told) -> None:
-        world, hub = told
-        hub.replies["Resume"] = STATE
-        ran = world.run("--resume", SESSION, "--isolation", "private-home", agent=None)
-        assert ran.error["code"] == "invalid_argument"
-        hub.replies["Resume"] = {**STATE, "agent": "codex"}
-        assert "not of pi" in world.run("--resume", SESSION).error["message"]
-        assert not world.record.exists()
-
-    @pytest.mark.parametrize("away", ["stopped", "shutting_down", "busy"])
-    def test_without_the_hub_the_note_keeps_protocol_and_binding(self, told: Told, away: str) -> None:
-        world, hub = told
-        world.run()
-        first = world.started
-        if away == "stopped":
-            hub.close()
-        else:
-            hub.replies["Resume"] = away
-        ran = world.run("--resume", SESSION, agent=None)
-        assert ran.status == 0, ran
-        assert "its memory answers once the Hub does" in ran.err
-        assert instructions(world) == TEXT
-        again = world.started["argv"]
-        record = first["argv"][first["argv"].index("--session") + 1]
-        assert again[again.index("--session") + 1][-42:] == record[-42:]
-        assert world.agent_environment["AMUX_MEMORY_BINDING"] == BINDING
-
-    def test_without_the_hub_and_without_a_note_it_is_an_error(self, told: Told) -> None:
-        world, hub = told
-        hub.close()
-        ran = world.run("--resume", SESSION, agent=None)
-        assert ran.error["code"] == "hub_unavailable"
-        note = world.home / notes.PLACE / f"{SESSION}.json"
-        note.parent.mkdir(parents=True)
-        for text in (
-            "",
-            "[]",
-            json.dumps({**STATE, "binding": "a/b"}),
-            json.dumps({**STATE, "session": "s-" + "b" * 26}),
-        ):
-            note.write_text(text)
-            assert world.run("--resume", SESSION, agent=None).status == 8
-        note.unlink()
-        note.symlink_to("/etc/passwd")
-        assert world.run("--resume", SESSION, agent=None).status == 8
-        assert not world.record.exists()
-
-    def test_a_conversation_that_was_never_seen_begins_anew_with_its_binding(self, told: Told) -> None:
-        world, hub = told
-        hub.replies["Resume"] = {key: value for key, value in STATE.items() if key != "native"}
-        ran = world.run("--resume", SESSION, agent=None)
-        assert "was never seen" in ran.err
-        assert instructions(world) == TEXT
-        assert len(hub.asked("SetNative")) == 1
-
-
-def test_notes_are_bounded(tmp_path: Path) -> None:
-    from amux.launch.values import Session
-
-    for number in range(notes.KEPT + 3):
-        session = Session(f"s-{number:026d}".translate(str.maketrans("0189", "abcd")), "pi", "task", "none", "global")
-        notes.save(str(tmp_path), session)
-        os.utime(tmp_path / notes.PLACE / f"{session.id}.json", (number, number))
-    left = sorted(path.stat().st_mtime for path in (tmp_path / notes.PLACE).iterdir())
-    assert len(left) == notes.KEPT
-    assert notes.load(str(tmp_path), session.id) == session
-
-
 def test_a_person_at_a_terminal_is_told_how_to_go_on(told: Told) -> None:
     world, _ = told
     with Job(world, world.words()) as job:
@@ -345,90 +223,3 @@ def test_a_person_at_a_terminal_is_told_how_to_go_on(told: Told) -> None:
     with Job(world, world.words(args=("--no-session",))) as job:
         assert job.next() == "ended 0 same"
         assert "--resume" not in job.shown()
-
-
-class TestPrivateHome:
-    def test_it_has_next_to_nothing_of_the_caller(self, told: Told) -> None:
-        world, hub = told
-        (world.home / ".netrc").write_text("secret")
-        ran = world.run(
-            "--isolation", "private-home", env={"TERM": "xterm", "OPENAI_API_KEY": "sk", "XDG_CONFIG_HOME": "/x"}
-        )
-        assert ran.status == 0, ran
-        assert "private-home is weak" in ran.err
-        home = world.home / f".local/state/amux/homes/{SESSION}"
-        assert world.agent_environment == {
-            "PATH": world.environment()["PATH"],
-            "LC_ALL": "C.UTF-8",
-            "TERM": "xterm",
-            "HOME": str(home),
-            "CODEX_HOME": f"{home}/.codex",
-            "PI_CODING_AGENT_DIR": f"{home}/.pi/agent",
-            "AMUX_HUB": world.hub,
-            "AMUX_SESSION": SESSION,
-            "AMUX_MEMORY_BINDING": BINDING,
-        }
-        assert stat.S_IMODE(home.stat().st_mode) == 0o700
-        assert not list(home.iterdir())
-        assert hub.asked("Begin")[0]["isolation"] == "private-home"
-
-    def test_credentials_are_those_that_were_listed(self, told: Told) -> None:
-        world, hub = told
-        given = world.home / ".pi/agent/auth.json"
-        given.parent.mkdir(parents=True)
-        given.write_text("token")
-        (world.home / ".netrc").write_text("other")
-        options = ("--credential-file", ".pi/agent/auth.json", "--credential-variable", "OPENAI_API_KEY")
-        world.run("--isolation", "private-home", *options, env={"OPENAI_API_KEY": "sk", "OTHER_KEY": "x"})
-        home = world.home / f".local/state/amux/homes/{SESSION}"
-        files = [path for path in home.rglob("*") if path.is_file()]
-        assert files == [home / ".pi/agent/auth.json"]
-        assert files[0].read_text() == "token"
-        assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
-        assert world.agent_environment["OPENAI_API_KEY"] == "sk"
-        assert "OTHER_KEY" not in world.agent_environment
-        hub.replies["Resume"] = {**STATE, "isolation": "private-home"}
-        given.write_text("new token")
-        assert world.run("--resume", SESSION, agent=None).status == 0
-        assert files[0].read_text() == "token"
-        assert "OPENAI_API_KEY" not in world.agent_environment
-        assert world.run("--resume", SESSION, *options[:2], agent=None).status == 0
-        assert files[0].read_text() == "new token"
-
-    @pytest.mark.parametrize("file", ["../outside", "/etc/passwd", ".", "", "directory", "nothing", "pipe"])
-    def test_what_is_no_credential_is_refused(self, told: Told, file: str) -> None:
-        world, hub = told
-        (world.home.parent / "outside").write_text("x")
-        (world.home / "directory").mkdir()
-        os.mkfifo(world.home / "pipe")
-        ran = world.run("--isolation", "private-home", "--credential-file", file)
-        assert ran.status == 2, ran
-        assert not world.record.exists()
-        assert hub.asked("End") == [{"session": SESSION}]
-
-    def test_a_copy_is_never_written_through_a_link(self, told: Told) -> None:
-        world, _ = told
-        (world.home / "token").write_text("token")
-        home = world.home / f".local/state/amux/homes/{SESSION}"
-        home.mkdir(parents=True, mode=0o700)
-        (home / "token").symlink_to(world.checkout / "stolen")
-        world.run("--isolation", "private-home", "--credential-file", "token")
-        assert not (world.checkout / "stolen").exists()
-        assert (home / "token").read_text() == "token"
-
-    def test_a_home_that_others_may_enter_is_not_used(self, told: Told) -> None:
-        world, _ = told
-        home = world.home / f".local/state/amux/homes/{SESSION}"
-        home.mkdir(parents=True)
-        home.chmod(0o750)
-        ran = world.run("--isolation", "private-home")
-        assert ran.error["code"] == "unsafe_file"
-        assert not world.record.exists()
-
-    def test_without_memory_it_is_still_private(self, alone: World) -> None:
-        ran = alone.run("--isolation", "private-home", env={"CODEX_HOME": "/srv/codex"})
-        home = Path(alone.agent_environment["HOME"])
-        assert home.parent == alone.home / ".local/state/amux/homes"
-        assert home.name.startswith("u-")
-        assert str(home) in ran.err
-        assert alone.agent_environment["CODEX_HOME"] == f"{home}/.codex"
