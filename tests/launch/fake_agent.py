@@ -3,8 +3,9 @@
 
 Arguments that begin with `fake:` are for it: `record=FILE` (required), `exit=N`, `kill=SIGNAL`, `raw` (leaves the
 terminal in raw mode), `wait` (until a signal ends it; each signal that it can catch is added to FILE.signals),
-`child` (starts a child as npm's wrappers do, its pid in FILE.child), `stop` (stops its group once, as Ctrl-Z does),
-`run=COMMAND` (runs it in a shell, its output and status in FILE.run). It knows nothing of amux.
+`child` (starts a child as npm's wrappers do, its pid in FILE.child, the signals that it hears in FILE.heard), `stop`
+(stops its group once, as Ctrl-Z does), `run=COMMAND` (runs it in a shell, its output and status in FILE.run). It knows
+nothing of amux.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ if "wait" in words:
         signal.signal(getattr(signal, name), caught)
 if "child" in words:
     # The child ends for nothing but SIGKILL, and inherits nothing: so are the programs that wrappers start.
-    code = "import signal, time\nfor n in (1, 2, 3, 15): signal.signal(n, signal.SIG_IGN)\n"
-    code += "print(flush=True)\ntime.sleep(600)"
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    code = "import signal, sys, time\nheard = lambda n, _: print(n, file=open(sys.argv[1], 'a'), flush=True)\n"
+    code += "for n in (1, 2, 3, 15): signal.signal(n, heard)\nprint(flush=True)\nwhile True: time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code, record + ".heard"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
     write(".child", str(child.pid))

@@ -75,6 +75,7 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AmuxError) as refused:
         launched.settle({}, archive)
     assert refused.value.code == "unsafe_file"
+    path.chmod(0o600)
     path.rename(tmp_path / "real.json")
     plants: list[Callable[[], None]] = [lambda: path.symlink_to("real.json"), lambda: os.mkfifo(path), path.mkdir]
     for plant in plants:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,10 +79,19 @@ def test_amux_is_the_parent_and_the_agent_has_a_group_of_its_own(alone: World) -
     process.communicate(timeout=WAIT_SECONDS)
 
 
-def _guard(process: subprocess.Popen[bytes], agent: int) -> int:
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+def _guard(launch: int, agent: int) -> int:
+    children = Path(f"/proc/{launch}/task/{launch}/children").read_text().split()
     (guard,) = {int(pid) for pid in children} - {agent}
     return guard
+
+
+def _held(pid: int) -> list[str]:
+    """What the descriptors of a process are; one that is closed meanwhile is none."""
+    held = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            held.append(os.readlink(fd))
+    return held
 
 
 def test_a_killed_launch_takes_the_agent_along(alone: World) -> None:
@@ -97,18 +107,19 @@ def test_a_launch_and_a_wrapper_killed_together_leave_no_agent(alone: World) -> 
     """npm's wrapper cannot tell its child any more, and that one does not listen."""
     process = alone.start(do=("wait", "child"))
     wrapper, agent = alone.started["pid"], int(alone.beside(".child").read_text())
-    guard = _guard(process, wrapper)
+    guard = _guard(process.pid, wrapper)
     process.kill()
     os.kill(wrapper, signal.SIGKILL)
     process.communicate(timeout=WAIT_SECONDS)
     until(lambda: not alive(agent), "the program behind the wrapper ends")
+    assert alone.beside(".heard").read_text().split() == [str(int(signal.SIGTERM))]
     until(lambda: not alive(guard), "the guard ends")
 
 
 def test_a_killed_guard_leaves_the_launch_as_it_is(alone: World) -> None:
     process = alone.start(do=("wait",))
     agent = alone.started["pid"]
-    os.kill(_guard(process, agent), signal.SIGKILL)
+    os.kill(_guard(process.pid, agent), signal.SIGKILL)
     process.send_signal(signal.SIGUSR1)
     until(lambda: alone.signals == ["SIGUSR1"], "the signal arrives")
     process.kill()
@@ -128,7 +139,7 @@ def test_a_tool_that_outlives_its_agent_lives_on(alone: World) -> None:
 def test_the_guard_keeps_nothing_open(alone: World, tmp_path: Path) -> None:
     with (tmp_path / "given").open("w") as given:
         process = alone.start(do=("wait",), pass_fds=[given.fileno()])
-    guard = _guard(process, alone.started["pid"])
+    guard = _guard(process.pid, alone.started["pid"])
     until(lambda: len(list(Path(f"/proc/{guard}/fd").iterdir())) == 4, "the guard has closed what it does not need")
     assert {os.readlink(fd) for fd in Path(f"/proc/{guard}/fd").iterdir() if int(fd.name) < 3} == {"/dev/null"}
     process.terminate()
@@ -151,6 +162,15 @@ class TestAtATerminal:
         with Job(alone, alone.words(do=("exit=3",))) as job:
             job.next()
             assert "\x1b" not in job.shown()
+
+    def test_the_guard_lets_go_of_the_terminal(self, alone: World) -> None:
+        """What holds it would keep the terminal's window from closing."""
+        with Job(alone, alone.words(do=("wait",))) as job:
+            until(alone.record.exists, "the agent starts")
+            guard = _guard(job.pid, alone.started["pid"])
+            until(lambda: not [path for path in _held(guard) if "tty" in path or "pts" in path], "the guard lets go")
+            os.kill(job.pid, signal.SIGTERM)
+            assert job.next() == "ended 0 same"
 
     def test_ctrl_c_is_for_the_agent_alone(self, alone: World) -> None:
         with Job(alone, alone.words(do=("wait",))) as job:

@@ -151,7 +151,6 @@ def _stopped(group: int, terminal: Terminal) -> None:
     if os.getsid(os.getppid()) != os.getsid(0):
         _tell_group(group, signal.SIGCONT)  # no shell to continue us: the terminal runs us alone
         return
-    terminal.take_back(group)
     _tell_group(os.getpgrp(), signal.SIGTSTP)  # blocked here; others of a pipeline or script stop with us
     os.kill(os.getpid(), signal.SIGSTOP)
     signal.sigtimedwait({signal.SIGTSTP}, 0)
