@@ -7,8 +7,7 @@ import os
 import click
 
 from amux.errors import AmuxError
-from amux.launch import known, start, values
-from amux.launch.isolation import Credentials
+from amux.launch import values
 
 
 class _Command(click.Command):
@@ -63,6 +62,9 @@ def launch(
     What stands behind -- are the agent's own arguments: amux launch pi -- --model sonnet "look at the tests". The
     agent runs under your account, in this directory, with your logins; its exit status is that of amux.
     """
+    from amux.launch import known, start  # half of what the other commands take to start
+    from amux.launch.isolation import Credentials
+
     if agent is None and resume is None:
         raise AmuxError("invalid_argument", f"name an agent ({', '.join(sorted(known.MODULES))}), or --resume SESSION")
     wanted = start.Wanted(agent, context.obj, isolation, resume, program, kind, Credentials(files, variables))

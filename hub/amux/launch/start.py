@@ -7,7 +7,6 @@ agent starts; a Hub that is away or switched off is one line, and the agent star
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from dataclasses import dataclass, field, replace
 
@@ -146,7 +145,7 @@ def _without_memory(
         say(f"{agent.name} starts without this memory, its own memory as it is")
     kept = environment.own(environ, keep=environment.WHICH_HUB)
     if mode == values.PRIVATE_HOME:
-        own = isolation.make_home(home, "u-" + secrets.token_hex(13), wanted.credentials.files)
+        own = isolation.make_home(home, "u-" + os.urandom(13).hex(), wanted.credentials.files)
         kept, _ = environment.homes(environment.private(environ, own, wanted.credentials.variables), own)
         say(f"its home is {own}")
     return run.end_as(run.run([program, *wanted.arguments], _with_interpreter(kept, program)))
