@@ -27,7 +27,13 @@ class TellingHub:
         self.path = path
         self.calls: list[tuple[str, dict[str, Any]]] = []
         begun = {"session": SESSION, "binding": BINDING}
-        self.replies: dict[str, Any] = {"Begin": begun, "SetNative": {}, "End": {}, **replies}
+        self.replies: dict[str, Any] = {
+            "Begin": begun,
+            "SetNative": {},
+            "End": {},
+            "GetStatus": {"memory_enabled_running": True},
+            **replies,
+        }
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(16)
@@ -51,7 +57,7 @@ class TellingHub:
             call = json.loads(data[:-1])
             data = b""
             interface, _, method = call["method"].rpartition(".")
-            assert interface == "io.amux.Session"
+            assert interface == ("io.amux.Hub" if method == "GetStatus" else "io.amux.Session")
             self.calls.append((method, call["parameters"]))
             reply = self.replies[method]
             if isinstance(reply, str):

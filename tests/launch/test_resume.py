@@ -50,6 +50,17 @@ def test_m1_a_state_that_none_can_be_is_not_used(told: Told, field: str, value: 
     assert not world.record.exists()
 
 
+def test_a_switch_that_is_off_is_said_and_changes_nothing(told: Told) -> None:
+    world, hub = told
+    hub.replies["Resume"] = STATE
+    for status in ({"memory_enabled_running": False}, {}, "busy"):
+        hub.replies["GetStatus"] = status
+        ran = world.run("--resume", SESSION, agent=None)
+        assert ran.status == 0
+        assert ("memory is switched off" in ran.err) == (status == {"memory_enabled_running": False})
+        assert instructions(world) == TEXT
+
+
 def test_what_the_session_began_with_stays(told: Told) -> None:
     world, hub = told
     hub.replies["Resume"] = STATE

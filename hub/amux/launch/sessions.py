@@ -42,6 +42,14 @@ class Sessions:
     def resume(self, session: str) -> Session:
         return values.state(self._call("Resume", session=session), session)
 
+    def switched_off(self) -> bool:
+        """Whether the Hub says that its memory is off; False if it does not say."""
+        try:
+            with Client(self._where, environ={}, reply_seconds=REPLY_SECONDS) as client:
+                return client.call("io.amux.Hub.GetStatus", {}).get("memory_enabled_running") is False
+        except AmuxError:
+            return False
+
     def name(self, session: str, native: str) -> None:
         """Tell the agent's own id of the conversation, once; again the same is fine."""
         self._call("SetNative", session=session, native=native)

@@ -76,6 +76,8 @@ def _resume(wanted: Wanted, environ: dict[str, str], home: str, where: endpoint.
     hub_answered = True
     try:
         session = hub.resume(wanted_id)
+        if hub.switched_off():
+            say("memory is switched off: the conversation keeps its instructions, and its tools answer memory_disabled")
     except AmuxError as error:
         noted = notes.load(home, wanted_id) if error.code in sessions.ABSENT else None
         if noted is None:
