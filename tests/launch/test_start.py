@@ -196,6 +196,16 @@ class TestTool:
         assert not world.record.exists()
         assert hub.asked("End") == [{"session": SESSION}]
 
+    def test_the_one_file_is_no_command_that_a_shell_finds(self, told: Told, pyz: Path) -> None:
+        world, hub = told
+        words = ["/usr/bin/python3", "-IS", str(pyz), *world.words()[1:]]
+        for path, status in (("/nonexistent", 3), (str(Path(AMUX).parent), 0)):
+            with world.popen(words, {"PATH": path}) as process:
+                process.communicate(timeout=WAIT_SECONDS)
+            assert process.returncode == status
+            assert world.record.exists() == (status == 0)
+        assert hub.asked("End") == [{"session": SESSION}]
+
     def test_amux_is_on_the_agents_path(self, told: Told) -> None:
         world, _ = told
         bare = "/usr/bin:/bin"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from amux import endpoint, output
 from amux.errors import AmuxError
 from amux.launch import environment, find, isolation, known, notes, protocol, run, sessions, values
-from amux.launch.agent import Agent, Plan, Request
+from amux.launch.agent import CLI, Agent, Plan, Request
 from amux.launch.isolation import Credentials, Place
 from amux.launch.sessions import Sessions
 from amux.launch.values import Session
@@ -180,6 +180,10 @@ def _with_memory(
         wanted.resume is not None,
         session.native,
     )
+    if agent.tools == CLI and find.which(isolation.TOOL, request.environment) is None:
+        raise AmuxError(
+            "not_found", f"no amux on PATH: {agent.name} would have no way to its memory", found=isolation.TOOL
+        )
     plan = agent.plan(request)
     for notice in plan.notices:
         say(notice)
