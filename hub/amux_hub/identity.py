@@ -61,6 +61,10 @@ class Identity(Protocol):
         """Raises `identity_refused`, or `identity_unavailable` when it could not be found out."""
         ...
 
+    def known(self, peer: Peer) -> Caller | None:
+        """What `identify` would answer without asking anybody; None if it would have to ask, or to refuse."""
+        ...
+
 
 def peer_of(connection: socket.socket) -> Peer:
     """The peer of a connection that we accepted; of one that somebody else made, this names the listener."""
@@ -120,6 +124,9 @@ class OwnerIdentity:
             scope = scope_of(principal, isolation=self._isolation)
             self._owner = Caller(self._uid, account, principal, scope, administrator=True)
         return self._owner
+
+    def known(self, peer: Peer) -> Caller | None:
+        return self._owner if peer.uid == self._uid else None
 
 
 def _account_name(uid: int) -> str:

@@ -118,7 +118,7 @@ def _search(parameters: _Parameters) -> _Run:
     return lambda scope: scope.search(query, prefix, limit)
 
 
-def _get(parameters: _Parameters) -> _Run:
+def _get(parameters: _Parameters) -> _Get:
     path = parameters.text("path")
     start_line = parameters.number("start_line")
     end_line = parameters.number("end_line")
@@ -221,6 +221,24 @@ class Memory:
             return await self._run(caller, session, binding, run)
         return await self._audited(self._audit, caller, method, parameters, self._run(caller, session, binding, run))
 
+    def at_once(self, caller: Caller, method: str, parameters: Mapping[str, object]) -> Reply | None:
+        """What `call` would answer, if that is a get which cannot wait (`Store.ready`); None for all else.
+
+        Nothing is refused here: whatever a rule forbids is left to `call`, which says so.
+        """
+        if method != "get" or not self.enabled:
+            return None
+        try:
+            given = _Parameters(parameters)
+            session = given.text("session", "")
+            binding = given.text("binding", "")
+            check_binding(caller, session, binding)
+            run = _get(given)
+            given.end()
+        except AmuxError:
+            return None
+        return self._store.ready(caller.scope, *run.arguments)
+
     async def _audited(
         self, audit: Audit, caller: Caller, method: str, parameters: Mapping[str, object], work: Awaitable[Reply]
     ) -> Reply:
@@ -250,7 +268,7 @@ class Memory:
         check_binding(caller, session, binding)
         self.check_enabled()
         if type(run) is _Get and (ready := self._store.ready(caller.scope, *run.arguments)) is not None:
-            return ready
+            return ready  # for who comes through MCP
         turn = self._turns.get(caller.uid)
         if turn is None:
             turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)

@@ -81,14 +81,21 @@ class HostIdentity:
 
     def knows(self, uid: int) -> bool:
         """Whether what was found out about a UID still holds. Nobody who was refused is known."""
+        return self._remembered(uid) is not None
+
+    def known(self, peer: Peer) -> Caller | None:
+        """The caller, if who that is was found out and still holds."""
+        return self._remembered(peer.uid)
+
+    def _remembered(self, uid: int) -> Caller | None:
         known = self._known.get(uid)
-        return known is not None and known[1] > time.monotonic()
+        return known[0] if known is not None and known[1] > time.monotonic() else None
 
     async def identify(self, peer: Peer) -> Caller:
         """Raises `identity_refused` or `identity_unavailable`."""
-        known = self._known.get(peer.uid)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
+        known = self._remembered(peer.uid)
+        if known is not None:
+            return known
         if peer.uid == 0:
             return ROOT
         try:

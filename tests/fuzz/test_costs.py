@@ -81,6 +81,9 @@ class _Owner:
     async def identify(self, peer: Peer) -> Caller:
         return Caller(1000, "u", "u", "global", administrator=True)
 
+    def known(self, _peer: Peer) -> Caller | None:
+        return None
+
 
 @pytest.mark.parametrize(
     "parameters",

@@ -44,6 +44,12 @@ class MadeUpIdentity:
             raise AmuxError("identity_refused", f"UID {peer.uid} is not served")
         return Caller(peer.uid, name, name, scope_of(name, isolation=True), administrator=False)
 
+    def known(self, peer: Peer) -> Caller | None:
+        name = {uid: name for name, uid in PEOPLE.items()}.get(peer.uid, "")
+        if name not in ("alice", "bob"):
+            return None
+        return Caller(peer.uid, name, name, scope_of(name, isolation=True), administrator=False)
+
 
 class MadeUpMemory:
     """Records who called; `Get` of `hold.md` waits until the test lets it go on."""
@@ -52,6 +58,12 @@ class MadeUpMemory:
         self.calls: list[tuple[Caller, str, Mapping[str, object]]] = []
         self.holding = 0
         self.go = asyncio.Event()
+
+    def at_once(self, caller: Caller, _method: str, parameters: Mapping[str, object]) -> dict[str, object] | None:
+        """`ready.md` needs no waiting; `broken.md` fails at it."""
+        if parameters.get("path") == "broken.md":
+            raise ZeroDivisionError("made up")
+        return {"path": "ready.md", "scope": caller.scope} if parameters.get("path") == "ready.md" else None
 
     async def call(
         self, who: Callable[[], Awaitable[Caller]], method: str, parameters: Mapping[str, object]

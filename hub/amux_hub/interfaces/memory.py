@@ -104,6 +104,10 @@ class MemoryInterface(VarlinkInterface, DirectInterface, name="io.amux.Memory"):
             raise MethodNotFound(method=method)
         return await self._memory.call(self._connection.caller, name, parameters)
 
+    def at_once(self, method: str, parameters: Mapping[str, object]) -> Mapping[str, object] | None:
+        caller = self._connection.known_caller()
+        return None if caller is None else self._memory.at_once(caller, _METHODS.get(method, ""), parameters)
+
     @varlinkmethod
     def Search(  # noqa: N802 - the wire's name
         self,

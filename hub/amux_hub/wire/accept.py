@@ -66,6 +66,10 @@ class Connection:
         """Who this is now: asked for each call. Raises `identity_refused` or `identity_unavailable`."""
         return await self._identity.identify(self.peer)
 
+    def known_caller(self) -> Caller | None:
+        """The same where nobody need be asked, else None: then `caller` answers or refuses."""
+        return self._identity.known(self.peer)
+
     def request(self) -> contextlib.AbstractAsyncContextManager[None]:
         """One request slot of the peer's UID. Entering raises `busy` or `shutting_down`."""
         return self._admission.request(self.peer.uid)

@@ -16,6 +16,7 @@ from amux_hub.wire import strictjson
 
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})", re.ASCII)
 MAJOR, MINOR = (int(part) for part in __version__.split(".")[:2])
+VERSION = f"{MAJOR}.{MINOR}"
 _NAME_BYTES = 255
 # Interface, dot, method: https://varlink.org/Interface-Definition.
 _METHOD = re.compile(r"[A-Za-z](?:-*[A-Za-z0-9])*(?:\.[A-Za-z0-9](?:-*[A-Za-z0-9])*)+\.[A-Z][A-Za-z0-9]*")

@@ -31,7 +31,7 @@ from amux_hub.admission import Admission, shutting_down
 from amux_hub.logs import Throttle
 from amux_hub.wire import reply
 from amux_hub.wire.accept import Connection
-from amux_hub.wire.call import Call, check_version, parse
+from amux_hub.wire.call import VERSION, Call, check_version, parse
 from amux_hub.wire.transport import FrameProtocol, HubTransport
 
 _log = logging.getLogger(__name__)
@@ -50,6 +50,10 @@ class DirectInterface(abc.ABC):
     @abc.abstractmethod
     async def answer(self, method: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
         """The reply's parameters, as JSON values. Raises AmuxError, or MethodNotFound."""
+
+    def at_once(self, _method: str, _parameters: Mapping[str, object]) -> Mapping[str, object] | None:
+        """The same if it takes no waiting and refuses nothing, else None: `answer` is to say it."""
+        return None
 
 
 class HubProtocol(FrameProtocol):
@@ -77,9 +81,13 @@ class HubProtocol(FrameProtocol):
         except AmuxError as error:
             self._violation(error)
             return
-        # Always a task, even for what is answered at once: replies from here would nest as deep as a peer
-        # pipelines.
-        self._task = asyncio.get_running_loop().create_task(self._serve(call))
+        uid = self._connection.peer.uid
+        entered = self._admission.enter(uid)
+        if entered and (data := self._at_once(call)) is not None:
+            self._admission.leave(uid)
+            self._reply(None if call.oneway else data)
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._serve(call, entered))
 
     def violated(self, what: str) -> None:
         self._violation(AmuxError("protocol_error", f"{what}; the connection is closed"))
@@ -114,10 +122,23 @@ class HubProtocol(FrameProtocol):
         if self._transport is not None:
             self._transport.reply(data, last=last)
 
-    async def _serve(self, call: Call) -> None:
+    def _at_once(self, call: Call) -> bytes | None:
+        """The reply, if it can be had here and now; None for a task. It spares the common get a fifth of its time."""
+        interface = self._registry.interfaces.get(call.interface)
+        if call.version not in (VERSION, None) or not isinstance(interface, DirectInterface):
+            return None
+        if _log.isEnabledFor(logging.DEBUG):  # every call is logged
+            return None
+        try:
+            answer = interface.at_once(call.method, call.parameters)
+            return None if answer is None else reply.encode(answer)
+        except Exception:  # noqa: BLE001 - a task meets the same mistake of ours, and answers for it
+            return None
+
+    async def _serve(self, call: Call, entered: bool) -> None:
         data, last = None, False
         try:
-            data = await self._admitted(call)
+            data = await self._admitted(call, entered)
         except AmuxError as error:
             last = error.code == "identity_refused"
             data = reply.encode_failure(error)
@@ -135,9 +156,9 @@ class HubProtocol(FrameProtocol):
     def _fields(self) -> dict[str, object]:
         return {"uid": self._connection.peer.uid, "pid": self._connection.peer.pid}
 
-    async def _admitted(self, call: Call) -> bytes:
+    async def _admitted(self, call: Call, entered: bool) -> bytes:
         uid = self._connection.peer.uid
-        if not self._admission.enter(uid):
+        if not entered:
             await self._admission.wait(uid)
         try:
             check_version(call.version)

@@ -196,17 +196,29 @@ class HubTransport(VarlinkTransport):
         if self._last:
             self.close()
             return
-        now = self._loop.time()
         if self._buffer:
-            self.deadline = now + self._timeouts.frame
-            self._next_frame()
-        elif self._end_of_input:
+            # Not from here, since a frame may be answered within `frame_received`: so replies do not nest as deep as
+            # a peer pipelines, and everybody else has a turn in between.
+            self._busy = True
+            self._loop.call_soon(self._go_on)
+            return
+        if self._end_of_input:
             self.close()
         else:
-            self.deadline = now + self._timeouts.idle
+            self.deadline = self._loop.time() + self._timeouts.idle
             if self._draining:
                 self._drain()
         if self._paused and not self._busy:
+            self._resume_reading()
+
+    def _go_on(self) -> None:
+        """Take the frame that came behind the one before."""
+        if self._closing:
+            return
+        self._busy = False
+        self.deadline = self._loop.time() + self._timeouts.frame
+        self._next_frame()
+        if self._paused and not self._busy and not self._closing:
             self._resume_reading()
 
     # Ending
