@@ -7,7 +7,6 @@ the others.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -23,6 +22,7 @@ from amux_hub.store.reply import Reply
 from amux_hub.store.scope import Scope
 from amux_hub.store.text import parse_query
 from amux_hub.threads import Threads
+from amux_hub.turns import Turns
 
 THREADS = 16
 THREADS_PER_UID = 4
@@ -202,7 +202,7 @@ class Memory:
         self._audit = audit
         self._store = store
         self._threads = Threads(THREADS)
-        self._turns: dict[int, asyncio.Semaphore] = {}
+        self._turns = Turns(THREADS_PER_UID)
 
     async def call(self, who: Who, method: str, parameters: Mapping[str, object]) -> Reply:
         """Run `search`, `get`, `upsert`, `forget` or `list`; parameters as they came off the wire.
@@ -269,11 +269,8 @@ class Memory:
         self.check_enabled()
         if type(run) is _Get and (ready := self._store.ready(caller.scope, *run.arguments)) is not None:
             return ready  # for who comes through MCP
-        turn = self._turns.get(caller.uid)
-        if turn is None:
-            turn = self._turns[caller.uid] = asyncio.Semaphore(THREADS_PER_UID)
-        await turn.acquire()
-        return await self._threads.call(partial(self._work, run, caller.scope), turn.release)
+        give_back = await self._turns.take(caller.uid)
+        return await self._threads.call(partial(self._work, run, caller.scope), give_back)
 
     def _work(self, run: _Run, scope: str) -> Reply:
         """In a thread: the operation, and what gets on the loop left to do."""
