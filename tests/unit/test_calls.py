@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from amux.errors import AmuxError
 from amux_hub.identity import Caller
 from amux_hub.memory import Memory, check_binding
 from amux_hub.store import Store
+from amux_hub.store.root import scope_location
 from tests.refusals import refused
 
 ALICE = Caller(1001, "alice", "alice", "principal:alice", administrator=False)
@@ -36,6 +38,22 @@ def memory(store: Store) -> Iterator[Memory]:
     made = Memory(store, enabled=True)
     yield made
     made.close()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Where alice's documents lie."""
+    return tmp_path.joinpath("memory", *scope_location(ALICE.scope))
+
+
+def put(disk: Path, path: str, data: bytes) -> None:
+    """Write a file as any program would, directories included."""
+    (disk / path).parent.mkdir(parents=True, exist_ok=True)
+    (disk / path).write_bytes(data)
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def call(memory: Memory, method: str, who: Caller | AmuxError = ALICE, **parameters: object) -> dict[str, Any]:
@@ -167,6 +185,59 @@ def test_content_is_checked_before_the_revision_and_the_revision_before_the_quot
     with pytest.raises(AmuxError) as caught:
         call(memory, "upsert", path="b.md", content="xx", expected_revision="absent")
     assert caught.value.details["limit"] == "scope_documents"
+
+
+# A new name, what other programs made before, the code: whatever revision is expected.
+NAMES = [
+    ("a.md", ["A.md"], "name_twin"),
+    ("dir/b.md", ["Dir/a.md"], "name_twin"),
+    ("\u00e9.md", ["e\u0301.md"], "name_twin"),
+    ("e\u0301.md", ["\u00e9.md"], "name_twin"),
+    ("e\u0301.md", [], "invalid_path"),
+    ("e\u0301/a.md", [], "invalid_path"),
+    ("memory.md", [], "name_twin"),
+    ("memory.MD/a.md", [], "name_twin"),
+    ("memory.md", ["MEMORY.md"], "name_twin"),
+]
+
+
+@pytest.mark.parametrize("revision", [REVISION, sha(b"other"), "absent"])
+@pytest.mark.parametrize(("path", "others", "code"), NAMES)
+def test_a_new_name_is_checked_before_the_revision(
+    memory: Memory, disk: Path, path: str, others: list[str], code: str, revision: str
+) -> None:
+    for other in others:
+        put(disk, other, b"other")
+    with pytest.raises(AmuxError) as caught:
+        call(memory, "upsert", path=path, content="x", expected_revision=revision)
+    assert caught.value.code == code
+    assert [found["path"] for found in call(memory, "list")["documents"]] == others
+
+
+@pytest.mark.parametrize(
+    ("path", "other"), [("memory.md", "MEMORY.md"), ("memory.md", "a.md"), ("A.md", "a.md"), ("a.md", "A.md")]
+)
+def test_a_name_that_could_not_be_made_now_is_reached_by_its_exact_bytes(
+    memory: Memory, disk: Path, path: str, other: str
+) -> None:
+    """Reserved, or one of a pair, and made behind the Hub's back: each call means this document and no other."""
+    put(disk, path, b"mine")
+    put(disk, other, b"other")
+    assert call(memory, "get", path=path)["content"] == "mine"
+    meant = {"path": path, "expected_revision": sha(b"other")}
+    writes: list[tuple[str, dict[str, Any]]] = [("upsert", {**meant, "content": "x"}), ("forget", meant)]
+    for method, parameters in writes:
+        with pytest.raises(AmuxError) as caught:
+            call(memory, method, **parameters)
+        assert (caught.value.code, caught.value.details["observed_revision"]) == ("conflict", sha(b"mine"))
+    longer = call(memory, "upsert", path=path, content="mine, and longer", expected_revision=sha(b"mine"))
+    assert call(memory, "get", path=path)["content"] == "mine, and longer"
+    shorter = call(memory, "upsert", path=path, content="m", expected_revision=longer["revision"])
+    assert (disk / path).read_bytes() == b"m"
+    gone = call(memory, "forget", path=path, expected_revision=shorter["revision"])
+    assert gone["already_absent"] is False
+    assert call(memory, "get", path=path)["exists"] is False
+    assert {found.name: found.read_bytes() for found in disk.iterdir()} == {other: b"other"}
 
 
 def test_while_off_every_data_call_is_refused_and_every_file_kept(store: Store, memory: Memory) -> None:
