@@ -26,6 +26,14 @@ ODD = {
         b'{"method":"ping","params":{"id":8,"a":[' + CROWD + b'],"t":"\\",\\"id\\":9}"},"jsonrpc":"2.0","id":%s}',
         -32700,
     ),
+    "too many values, the id before the version": (
+        b'{"method":"ping","params":{"id":8,"a":[' + CROWD + b'],"t":1},"id":%s,"jsonrpc":"2.0"}',
+        -32700,
+    ),
+    "too many values, the id before the method and the version": (
+        b'{"params":{"id":8,"a":[' + CROWD + b']}, "id": %s , "method" : "ping", "jsonrpc": "2.0" }',
+        -32700,
+    ),
     "a request and an error": (b'{"jsonrpc":"2.0","id":%s,"method":"ping","error":{"code":1,"message":"x"}}', -32600),
     "a request and a result": (b'{"jsonrpc":"2.0","id":%s,"method":"ping","result":{}}', -32600),
     "a method that is none, and a result": (b'{"jsonrpc":"2.0","id":%s,"method":null,"result":{}}', -32600),
@@ -51,6 +59,9 @@ def test_s6_an_odd_request_is_answered_by_its_id(shared_hub: Hub, way: type, odd
 
 def test_s6_an_id_that_is_not_found_is_none_of_another_message() -> None:
     assert id_of(b'{"jsonrpc":"2.0","params":{"id":8,"a":[' + CROWD + b'],"b":{"id":9}}}') is None
+    assert id_of(b'{"params":{"a":[' + CROWD + b'],"id":9,"method":"x"}}') is None
+    assert id_of(b'{"params":{"a":[' + CROWD + b'],"id":9},"method":"x","jsonrpc":"2.0"}') is None
+    assert id_of(b'{"params":{"a":[' + CROWD + b']},"t":",\\"id\\":9,","method":"x","jsonrpc":"2.0"}') is None
     assert id_of(b'{"jsonrpc":"2.0","params":["' + b"," * 2000 + b'","id",9]}') is None
 
 

@@ -16,10 +16,10 @@ from amux_hub.wire import strictjson
 Id = str | int
 
 _VALUE = rb'(-?\d{1,20}|"(?:[^"\\\x00-\x1f]|\\.){0,%d}+")' % (6 * limits.ID_BYTES)
-_FIRST = re.compile(
-    rb'\s*+\{\s*+(?:"(?:jsonrpc|method)"\s*+:\s*+"[^"\\]{0,255}+"\s*+,\s*+){0,2}"id"\s*+:\s*+' + _VALUE + rb"\s*+[,}]"
-)
-_LAST = re.compile(rb',\s*+"id"\s*+:\s*+' + _VALUE + rb"\s*+\}\s*+$")
+_OTHER = rb'"(?:jsonrpc|method)"\s*+:\s*+"[^"\\]{0,255}+"\s*+'
+_ID = rb'"id"\s*+:\s*+' + _VALUE + rb"\s*+"
+_FIRST = re.compile(rb"\s*+\{\s*+(?:" + _OTHER + rb",\s*+){0,2}" + _ID + rb"[,}]")
+_LAST = re.compile(rb",\s*+" + _ID + rb"(?:,\s*+" + _OTHER + rb"){0,2}\}\s*+$")
 
 
 class Requests:
