@@ -71,15 +71,18 @@ class Service:
                 f"a system Hub takes its sockets from systemd, and {', '.join(missing)} did not come: start it with "
                 "systemctl start amux-hub, or run amux-hub without --system for a Hub of your own",
             )
+        own = {name: path for name in sockets.NAMES if name not in given and (path := config[f"sockets.{name}"])}
+        if not os.path.lexists(config["home"]):  # a Hub that must not start leaves no new home behind
+            for path in own.values():
+                sockets.refuse_served(path)
         private_directory(config["home"], "home")
         self._store = Store(config["home"], config["limits.cache_bytes"], config["limits.free_bytes"])
         try:
             for name in sockets.NAMES:
-                path = config[f"sockets.{name}"]
                 if name in given:
                     self._listening.append(given[name])
-                elif path:
-                    self._listening.append(sockets.listen(name, path))
+                elif name in own:
+                    self._listening.append(sockets.listen(name, own[name]))
         except BaseException:
             self._close_sockets()
             self._store.close()

@@ -136,12 +136,27 @@ def _remove_stale(path: str) -> None:
             raise AmuxError("unsafe_file", f"{path} exists and is no socket: move it away", path=path)
     except FileNotFoundError:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        result = probe.connect_ex(path)
+    result = _probe(path)
     if result == errno.ECONNREFUSED:
         os.unlink(path)
     elif result != errno.ENOENT:
-        raise AmuxError(
-            "busy", f"another Hub listens at {path}, for another home: stop it, or set XDG_RUNTIME_DIR", path=path
-        )
+        raise _busy(path)
+
+
+def refuse_served(path: str) -> None:
+    """Raises `busy` if somebody listens at `path`, and makes nothing. What else is wrong with it `listen` says."""
+    if len(os.fsencode(path)) <= PATH_BYTES and _probe(path) in (0, errno.EAGAIN):
+        raise _busy(path)
+
+
+def _probe(path: str) -> int:
+    """0 if somebody listens at `path`, EAGAIN if more wait there than fit, else the errno that says why not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(path)
+
+
+def _busy(path: str) -> AmuxError:
+    return AmuxError(
+        "busy", f"another Hub listens at {path}, for another home: stop it, or set XDG_RUNTIME_DIR", path=path
+    )

@@ -180,6 +180,20 @@ def test_a_second_hub_does_not_take_the_sockets_of_a_living_one(make_hub: MakeHu
     assert second.process is not None
 
 
+@pytest.mark.parametrize("name", ["hub", "admin"])
+def test_a_second_hub_that_is_refused_makes_no_home(make_hub: MakeHub, name: str) -> None:
+    first = make_hub().start()
+    second = make_hub(enabled=False, config={"sockets": {name: str(first.sockets[name])}})
+    with pytest.raises(HubFailedError) as caught:
+        second.start()
+    assert caught.value.status == 1
+    assert f"another Hub listens at {first.sockets[name]}" in caught.value.stderr
+    assert not second.home.exists() and not second.runtime.exists()
+    first.kill()  # its sockets stay, and nobody listens
+    second.start()
+    assert second.home.exists()
+
+
 def test_c49_a_killed_hub_holds_nobody_up(make_hub: MakeHub) -> None:
     hub = make_hub().start()
     hub.kill()
