@@ -2,7 +2,8 @@
 
 Promises for every call: it ends within REPLY_SECONDS of being sent; a read that a restart of the Hub cut off
 is sent once more; a write is never sent twice unless the Hub cannot have run it, and one whose outcome nobody
-knows ends as `outcome_uncertain`. The frames are those of https://varlink.org/Service: JSON ended by one NUL.
+knows ends as `outcome_uncertain`; a Hub of the previous minor version is spoken to in its own. The frames are
+those of https://varlink.org/Service: JSON ended by one NUL.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RESEND_SECONDS = 10.0
 
 MEMORY = "io.amux.Memory."
 PROTOCOL = ".".join(__version__.split(".")[:2])
-"""What a call says of itself; the Hub refuses others than its own and the previous one."""
+"""What a call says of itself first; the Hub refuses others than its own and the previous one."""
 
 
 class _BrokenError(Exception):
@@ -81,7 +82,7 @@ class Client:
         Calls of io.amux.Memory carry AMUX_SESSION and AMUX_MEMORY_BINDING of the environment. Raises the
         AmuxError that the Hub answered, or `hub_unavailable`, `outcome_uncertain`, `protocol_error`.
         """
-        frame = self._frame(method, parameters)
+        frame, version = self._frame(method, parameters, PROTOCOL), PROTOCOL
         until = time.monotonic() + RESEND_SECONDS
         pause, broken = 0.02, False
         while True:
@@ -102,19 +103,23 @@ class Client:
             try:
                 return _parameters(reply)
             except AmuxError as error:
+                if version == PROTOCOL and _is_one_older(error):
+                    version = str(error.details["hub"])  # it ran nothing: a write may be sent again too
+                    frame = self._frame(method, parameters, version)
+                    continue
                 if error.code != "shutting_down" or time.monotonic() + pause > until:
                     raise
             self.close()
             time.sleep(pause)
             pause = min(pause * 2, 0.25)
 
-    def _frame(self, method: str, parameters: dict[str, Any]) -> bytes:
+    def _frame(self, method: str, parameters: dict[str, Any], version: str) -> bytes:
         if method.startswith(MEMORY):
             for name, variable in (("session", "AMUX_SESSION"), ("binding", "AMUX_MEMORY_BINDING")):
                 value = self._environ.get(variable)
                 if value:
                     parameters = {**parameters, name: value}
-        call = {"method": method, "parameters": parameters, "amux": PROTOCOL}
+        call = {"method": method, "parameters": parameters, "amux": version}
         try:
             frame = json.dumps(call, ensure_ascii=False, separators=(",", ":")).encode() + b"\0"
         except UnicodeEncodeError as error:
@@ -181,6 +186,13 @@ def _parameters(reply: dict[str, Any]) -> dict[str, Any]:
     if "error" in reply:
         raise from_varlink(str(reply["error"]), parameters)
     return parameters
+
+
+def _is_one_older(error: AmuxError) -> bool:
+    """Whether a Hub of the previous minor version refused ours: during an upgrade the client can be the newer."""
+    major, minor = PROTOCOL.split(".")
+    hub = error.details.get("hub")
+    return error.code == "version_mismatch" and minor != "0" and hub == f"{major}.{int(minor) - 1}"
 
 
 def _odd(what: str) -> AmuxError:

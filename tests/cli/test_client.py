@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from amux.client import Client
 from amux.endpoint import Endpoint
 from amux.errors import CODES, AmuxError, varlink_name
 from tests.cli.scripted import ScriptedHub, hangs_up
+from tests.harness import Hub
 
 GET = "io.amux.Memory.Get"
 OK = {"parameters": {"path": "a.md"}}
@@ -143,6 +145,77 @@ def test_shutting_down_is_sent_again(scripted: ScriptedHub, writes: str | None) 
     with _client(scripted) as client:
         assert client.call(GET, {"path": "a.md"}, writes) == {"path": "a.md"}
     assert len(scripted.calls) == 4
+
+
+@pytest.mark.parametrize("writes", [None, "a.md"])
+def test_a_hub_one_minor_version_older_is_spoken_to_in_its_own(
+    scripted: ScriptedHub, writes: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refused before it ran anything, so a write is repeated too."""
+    monkeypatch.setattr(client_module, "PROTOCOL", "3.10")
+    scripted.then(scripted.answers(_mismatch("3.9"), OK))
+    with _client(scripted) as client:
+        assert client.call(GET, {"path": "a.md"}, writes) == {"path": "a.md"}
+    assert [call["amux"] for call in scripted.calls] == ["3.10", "3.9"]
+    assert scripted.calls[0]["parameters"] == scripted.calls[1]["parameters"]
+
+
+def test_the_older_version_is_tried_once(scripted: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PROTOCOL", "3.10")
+    scripted.then(scripted.answers(_mismatch("3.9"), _mismatch("3.9"), OK))
+    assert _error(scripted).code == "version_mismatch"
+    assert len(scripted.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "hub"),
+    [
+        *(("3.10", hub) for hub in ("3.8", "3.10", "3.11", "2.9", "4.9", "3.9.0", "3.9\n", " 3.9", "3.09", "3", "")),
+        *(("3.10", hub) for hub in (None, 3.9, True, ["3.9"], {"3.9": 1})),
+        *(("3.0", hub) for hub in ("3.-1", "2.9", None)),
+    ],
+)
+def test_any_other_hub_is_reported_in_its_words(
+    scripted: ScriptedHub, own: str, hub: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PROTOCOL", own)
+    scripted.then(scripted.answers(_mismatch(hub), OK))
+    error = _error(scripted)
+    assert (error.code, error.message) == ("version_mismatch", "install the same version")
+    assert len(scripted.calls) == 1
+
+
+@pytest.mark.parametrize("details", [None, [], "3.9", {}])
+def test_a_mismatch_without_a_version(scripted: ScriptedHub, details: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PROTOCOL", "3.10")
+    reply = _mismatch("3.9")
+    reply["parameters"]["details"] = details
+    scripted.then(scripted.answers(reply, OK))
+    assert _error(scripted).code == "version_mismatch"
+    assert len(scripted.calls) == 1
+
+
+def _mismatch(hub: object) -> dict[str, Any]:
+    parameters = {"message": "install the same version", "details": {"client": "x", "hub": hub}}
+    return {"error": varlink_name("version_mismatch"), "parameters": parameters}
+
+
+@pytest.mark.parametrize("step", [-1, 1], ids=["client older", "client newer"])
+def test_a_real_hub_serves_a_client_one_minor_version_apart(
+    hub: Hub, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All four operations: during an upgrade either side can be the newer."""
+    major, minor = (int(part) for part in client_module.PROTOCOL.split("."))
+    monkeypatch.setattr(client_module, "PROTOCOL", f"{major}.{max(minor + step, 0)}")
+    memory, content = "io.amux.Memory.", "upgrades are calm\n"
+    with Client(Endpoint("private", str(hub.sockets["hub"]), ""), environ={}) as client:
+        new = {"path": "a.md", "content": content, "expected_revision": "absent"}
+        revision = client.call(f"{memory}Upsert", new, "a.md")["revision"]
+        assert client.call(f"{memory}Get", {"path": "a.md"})["content"] == content
+        matches = client.call(f"{memory}Search", {"query": "calm"})["matches"]
+        assert [match["path"] for match in matches] == ["a.md"]
+        client.call(f"{memory}Forget", {"path": "a.md", "expected_revision": revision}, "a.md")
+        assert not client.call(f"{memory}Get", {"path": "a.md"})["exists"]
 
 
 def test_busy_is_reported_at_once(scripted: ScriptedHub) -> None:
