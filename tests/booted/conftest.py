@@ -100,7 +100,8 @@ def package() -> Callable[[str], Path]:
     def get(suite: str) -> Path:
         if suite not in built:
             script = ROOT / "packaging" / "build_deb.py"
-            command = [sys.executable, str(script), "--suite", suite]
+            cache = os.environ.get("AMUX_TESTS_CACHE") or str(ROOT / "build")
+            command = [sys.executable, str(script), "--suite", suite, "--cache", cache]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             built[suite] = Path(done.stdout.strip().splitlines()[-1])
