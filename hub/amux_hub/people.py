@@ -1,8 +1,8 @@
 """Who is calling at a system Hub: account → PAM verdict → principal → scope. docs/explanation/identity.md draws it.
 
 Promises: each step either answers or refuses by name; an error is never `global`. Root is the administrator and has
-no memory. What was found out holds for `identity.verdict_seconds`, then everything is asked again, for connections
-that live on too. Nothing here blocks the loop.
+no memory. Nothing found out is used later than `identity.verdict_seconds` after it was asked; then everything is asked
+again, for connections that live on too. Nothing here blocks the loop.
 """
 
 from __future__ import annotations
@@ -117,11 +117,12 @@ class HostIdentity:
 
     async def _find(self, uid: int) -> Caller:
         loop = asyncio.get_running_loop()
+        began = time.monotonic()
         people = self._people()
         account = await loop.run_in_executor(self._threads, self._account, uid, people)
         verdict = await self._verdicts.of(uid)
-        if verdict != ALLOW:
-            raise VerdictError(account, verdict)
+        if verdict.word != ALLOW:
+            raise VerdictError(account, verdict.word)
         alias = people.aliases.get(account.name)
         check_principal(account.name if alias is None else alias)
         principal, new = await loop.run_in_executor(self._threads, self._registry.principal_of, account, alias)
@@ -129,7 +130,8 @@ class HostIdentity:
             self._audit.did("enrol", uid=uid, account=account.name, principal=principal)
         scope = scope_of(principal, isolation=self._isolation)
         caller = Caller(uid, account.name, principal, scope, administrator=False)
-        self._known[uid] = caller, time.monotonic() + self._seconds()
+        # The verdict may be a remembered one, of a search that the registry ended.
+        self._known[uid] = caller, min(began, verdict.asked) + self._seconds()
         return caller
 
     def _account(self, uid: int, people: People) -> Account:

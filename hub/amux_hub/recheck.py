@@ -61,6 +61,7 @@ class Recheck:
     async def _ask(self, peer: Peer) -> None:
         try:
             await self._identity.identify(peer)
+            self._asked.pop(peer.uid, None)  # what it remembers may be older than this question, and end sooner
         except AmuxError as error:
             if error.code == "identity_refused":
                 self._asked.pop(peer.uid, None)  # a new one of the same UID is looked at once it has settled

@@ -1,7 +1,8 @@
 """What the host's PAM account stack says of a UID, asked of the root helper amux-pam.
 
 Promises: nobody passes without an answer that says so. No answer, a late or malformed one, no helper: "try again".
-An answer is remembered for `seconds`, for each UID; meanwhile all who ask for a UID wait for one question.
+An answer is remembered for each UID, for `seconds` after the question, and says when that was. All who ask for a UID
+at once wait for one question.
 docs/reference/amux-pam.md has the protocol.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from amux.errors import AmuxError
 
@@ -30,14 +32,21 @@ KEPT = 65536
 """Answers remembered; when there are more, all are forgotten."""
 
 
+class Verdict(NamedTuple):
+    """`word` is `allow` or a member of REFUSALS; `asked` is when the question went out, of time.monotonic()."""
+
+    word: str
+    asked: float
+
+
 class Verdicts:
     """One cache for the process, on the loop. `seconds` is asked for each time, since a reload may change it."""
 
     def __init__(self, seconds: Callable[[], float], path: str = SOCKET) -> None:
         self._seconds = seconds
         self._path = path
-        self._known: dict[int, tuple[str, float]] = {}
-        self._asking: dict[int, asyncio.Task[str]] = {}
+        self._known: dict[int, Verdict] = {}
+        self._asking: dict[int, asyncio.Task[Verdict]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def forget(self, uid: int | None = None) -> None:
@@ -47,21 +56,22 @@ class Verdicts:
         else:
             self._known.pop(uid, None)
 
-    async def of(self, uid: int) -> str:
-        """`allow` or a member of REFUSALS. Raises `identity_unavailable` where there is no answer."""
+    async def of(self, uid: int) -> Verdict:
+        """No older than `seconds` when the caller asks. Raises `identity_unavailable` where there is no answer."""
         known = self._known.get(uid)
-        if known is not None and known[1] > time.monotonic():
-            return known[0]
+        if known is not None and known.asked + self._seconds() > time.monotonic():
+            return known
         task = self._asking.get(uid)
         if task is None:
             task = self._asking[uid] = asyncio.get_running_loop().create_task(self._ask(uid))
             task.add_done_callback(lambda _: self._asking.pop(uid, None))
         return await asyncio.shield(task)
 
-    async def _ask(self, uid: int) -> str:
+    async def _ask(self, uid: int) -> Verdict:
         try:
             # The turn counts too: where the helper hangs, nobody waits for those who wait already.
             async with asyncio.timeout(ANSWER_SECONDS), self._turns:
+                asked = time.monotonic()
                 answer = await self._exchange(uid)
         except (OSError, TimeoutError) as error:
             _log.error("amux-pam gives no answer: %s", _short(error), extra={"amux": {"uid": uid}})
@@ -72,8 +82,8 @@ class Verdicts:
             raise _unavailable(uid, "the account helper could not find out about your account")
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[uid] = answer, time.monotonic() + self._seconds()
-        return answer
+        verdict = self._known[uid] = Verdict(answer, asked)
+        return verdict
 
     async def _exchange(self, uid: int) -> str:
         reader, writer = await asyncio.open_unix_connection(self._path, limit=_LINE_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, Peer
 from amux_hub.people import HostIdentity, People
 from amux_hub.registry import Registry
-from amux_hub.verdicts import REFUSALS, Verdicts
+from amux_hub.verdicts import REFUSALS, Verdict, Verdicts
 
 _NAMES = {1001: "ann", 1002: "bob", 1003: "ann-admin", 105: "ci", 106: "www", 61200: "lent", 4_000_000_000: "far"}
 
@@ -60,12 +61,12 @@ class Host:
     def forget(self, uid: int | None = None) -> None:
         """Of Verdicts."""
 
-    async def of(self, uid: int) -> str:
+    async def of(self, uid: int) -> Verdict:
         """Of Verdicts."""
         self.asked.append(uid)
         if isinstance(self.verdict, AmuxError):
             raise self.verdict
-        return self.verdict
+        return Verdict(self.verdict, time.monotonic())
 
     async def who(self, uid: int) -> Caller:
         return await self.identity.identify(Peer(1, uid, uid))

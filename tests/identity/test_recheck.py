@@ -19,6 +19,7 @@ class World:
         self.now = 1000.0
         self.refused: dict[int, AmuxError] = {}
         self.until: dict[int, float] = {}
+        self.holds = 60.0
         self.asked: list[int] = []
         self.ended: list[int] = []
         self.connections: set[Connection] = set()
@@ -32,7 +33,7 @@ class World:
             self.asked.append(peer.uid)
             if peer.uid in self.refused:
                 raise self.refused[peer.uid]
-            self.until[peer.uid] = self.now + 60
+            self.until[peer.uid] = self.now + self.holds
         return Caller(peer.uid, "", "", "", administrator=False)
 
     def known(self, _peer: Peer) -> Caller | None:
@@ -72,6 +73,19 @@ def test_one_whose_call_came_between_two_looks_is_ended_when_it_holds_no_longer(
         await world.seconds(59)
         assert world.ended == []
         await world.seconds(2)
+        assert world.ended == [1001]
+
+    _run(story)
+
+
+def test_one_who_was_found_out_in_part_before_the_question_is_asked_about_sooner() -> None:
+    async def story(world: World) -> None:
+        world.connect(1001)
+        world.holds = 5
+        await world.seconds(3)
+        assert world.asked == [1001]
+        world.refused[1001] = AmuxError("identity_refused", "expired")
+        await world.seconds(6)
         assert world.ended == [1001]
 
     _run(story)

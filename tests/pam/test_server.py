@@ -191,13 +191,13 @@ def test_c35_a_record_is_one_line_whatever_a_name_holds(tmp_path: Path) -> None:
 def test_c31_the_client_of_the_hub_understands_it(tmp_path: Path) -> None:
     async def ask(path: str) -> None:
         client = Verdicts(lambda: 0, path)
-        assert await client.of(uids.ALLOWED) == "allow"
-        assert await client.of(uids.EXPIRED) == "expired"
+        assert (await client.of(uids.ALLOWED)).word == "allow"
+        assert (await client.of(uids.EXPIRED)).word == "expired"
         with pytest.raises(AmuxError) as caught:
             await client.of(uids.EXITS)
         assert caught.value.code == "identity_unavailable"
         many = await asyncio.gather(*(client.of(uids.EXPIRED) for _ in range(100)))
-        assert set(many) == {"expired"}
+        assert {verdict.word for verdict in many} == {"expired"}
 
     with stub(tmp_path) as helper:
         asyncio.run(ask(helper.path))
