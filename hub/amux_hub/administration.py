@@ -74,16 +74,18 @@ class Administration:
         return record
 
     async def usage(self, after: str, most: int) -> tuple[list[tuple[str, int, int]], int]:
-        """(scope's principal or "global", documents, bytes) behind `after`, and how many scopes there are in all."""
+        """(scope, documents, bytes) behind the scope `after`, and how many scopes there are in all.
+
+        Whole scopes, for a principal may be called `global` too.
+        """
         scopes = [GLOBAL]
         if self._host is not None and self._isolation:
             records = await asyncio.to_thread(self._host[0].records)
-            scopes += [record.principal for record in records]
-        chosen = _page(scopes, after, most, lambda name: name)
-        return [(name, *await asyncio.to_thread(self._measure, name)) for name in chosen], len(scopes)
+            scopes += [scope_of(record.principal, isolation=True) for record in records]
+        chosen = _page(scopes, after, most, lambda scope: scope)
+        return [(scope, *await asyncio.to_thread(self._measure, scope)) for scope in chosen], len(scopes)
 
-    def _measure(self, name: str) -> tuple[int, int]:
-        scope = GLOBAL if name == GLOBAL else scope_of(name, isolation=True)
+    def _measure(self, scope: str) -> tuple[int, int]:
         return self._store.scope(scope).measure()
 
     def connections(self, after: int, most: int) -> tuple[list[Connection], int]:

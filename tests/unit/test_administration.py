@@ -92,9 +92,23 @@ def documents(world: World, name: str) -> int:
 
 def test_usage_counts_each_principal_and_nothing_of_what_it_stores(world: World) -> None:
     found, total = world.run(world.made.usage("", 20))
-    assert found == [("ann", 1, 12), ("bob", 1, 12), ("global", 0, 0)]
+    assert found == [("global", 0, 0), ("principal:ann", 1, 12), ("principal:bob", 1, 12)]
     assert total == 3
-    assert world.run(world.made.usage("ann", 1))[0] == [("bob", 1, 12)]
+    assert world.run(world.made.usage("principal:ann", 1))[0] == [("principal:bob", 1, 12)]
+
+
+def test_usage_tells_a_principal_called_global_from_everybody(world: World) -> None:
+    world.registry.principal_of(Account(1003, "global"), None)
+    world.store.scope("principal:global").upsert("a.md", "hers", "absent")
+    found, total = world.run(world.made.usage("", 20))
+    assert {scope: documents for scope, documents, _ in found}["global"] == 0
+    assert {scope: documents for scope, documents, _ in found}["principal:global"] == 1
+    assert total == len(found) == 4
+    pages, after = [], ""
+    while page := world.run(world.made.usage(after, 1))[0]:
+        pages += page
+        after = page[-1][0]
+    assert pages == found, "none is left out between two pages"
 
 
 def test_a_purge_takes_what_was_retired_and_nothing_else(world: World) -> None:

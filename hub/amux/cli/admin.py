@@ -135,16 +135,19 @@ def purge(principal: str, yes: bool, json: bool) -> int:
 @group.command()
 @_JSON
 def usage(json: bool) -> int:
-    """Show how many documents and bytes each principal stores, against what one may."""
+    """Show how many documents and bytes each memory holds, against what one may.
+
+    `principal:NAME` is a person's; `global` is everybody's.
+    """
     found, rest = _pages("GetUsage", "usage")
 
     def lines() -> Iterator[str]:
-        width = max((len(one["principal"]) for one in found), default=0)
+        width = max((len(one["scope"]) for one in found), default=0)
         documents, size = rest["scope_documents"], rest["scope_bytes"]
         for one in found:
             share = max(one["documents"] / documents, one["bytes"] / size)
             yield (
-                f"{one['principal']:<{width}}  {one['documents']:>5} of {documents} documents"
+                f"{one['scope']:<{width}}  {one['documents']:>5} of {documents} documents"
                 f"  {one['bytes'] / 1024:>8.0f} of {size // 1024} KiB  {share:>4.0%}"
             )
 

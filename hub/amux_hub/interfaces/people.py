@@ -42,6 +42,7 @@ class PrincipalsReply(_Principals, total=False):
 
 
 class Usage(typing.TypedDict):
+    scope: str
     principal: str
     documents: int
     bytes: int
@@ -128,10 +129,16 @@ class PeopleMethods:
 
     @varlinkmethod
     async def GetUsage(self, *, after: str | None = None) -> UsageReply:  # noqa: N802
-        """Documents and bytes of each principal's memory ("global" is everybody's), against what one may hold."""
+        """Documents and bytes of each memory, against what one may hold.
+
+        The scope "global" is everybody's; "principal:" and a name is that principal's, also of one called global.
+        """
         await self._administrator()
         found, total = await self._administration.usage(after or "", PAGE)
-        usage: list[Usage] = [{"principal": name, "documents": count, "bytes": size} for name, count, size in found]
+        usage: list[Usage] = [
+            {"scope": scope, "principal": scope.removeprefix("principal:"), "documents": count, "bytes": size}
+            for scope, count, size in found
+        ]
         shown = _fitting(usage)
         reply: UsageReply = {
             "usage": shown,
@@ -140,7 +147,7 @@ class PeopleMethods:
             "scope_bytes": limits.SCOPE_BYTES,
         }
         if shown and (len(shown) < len(found) or len(found) == PAGE):
-            reply["next_after"] = shown[-1]["principal"]
+            reply["next_after"] = shown[-1]["scope"]
         return reply
 
     @varlinkmethod
