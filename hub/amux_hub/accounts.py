@@ -1,7 +1,8 @@
-"""Accounts of the host, by UID: what the name service says, with "there is none" and "it failed" kept apart.
+"""Accounts of the host, by UID or name: what the name service says, with "there is none" and "it failed" kept apart.
 
 Promises: an answer is one of three: an account, none, or `identity_unavailable`. Python's own pwd module cannot tell
-the last two apart, hence getpwuid_r(3) through ctypes. Everything here may block: call it in a thread.
+the last two apart, hence getpwuid_r(3) and getpwnam_r(3) through ctypes. Everything here may block: call it in a
+thread.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import errno
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -59,6 +61,8 @@ def _libc() -> ctypes.CDLL:
         ctypes.POINTER(ctypes.POINTER(_Passwd)),
     ]
     libc.getpwuid_r.restype = ctypes.c_int
+    libc.getpwnam_r.argtypes = [ctypes.c_char_p, *libc.getpwuid_r.argtypes[1:]]
+    libc.getpwnam_r.restype = ctypes.c_int
     return libc
 
 
@@ -68,31 +72,47 @@ def account_of(uid: int) -> Account | None:
     Raises `identity_unavailable` if the name service failed, `identity_refused` for a name that is no UTF-8. A failing
     service that is not the last one in nsswitch.conf(5) reads as "none": libc does not tell.
     """
+    found = _ask(_libc().getpwuid_r, uid, f"UID {uid}")
+    return None if found is None else Account(uid, found.name)  # the kernel's UID, whatever a directory answers
+
+
+def account_named(name: str) -> Account | None:
+    """The account that the name service has under `name`, None if there is none; a directory may spell it otherwise.
+
+    Raises as account_of() does.
+    """
+    if "\0" in name:
+        return None  # C would look up what stands before it
+    return _ask(_libc().getpwnam_r, name.encode("utf-8", "replace"), f"account {name}")
+
+
+def _ask(function: Callable[..., int], key: int | bytes, what: str) -> Account | None:
     entry = _Passwd()
     found = ctypes.POINTER(_Passwd)()
     size = _BUFFER_BYTES
     while True:
         buffer = ctypes.create_string_buffer(size)
-        status = _libc().getpwuid_r(uid, ctypes.byref(entry), buffer, size, ctypes.byref(found))
+        status = function(key, ctypes.byref(entry), buffer, size, ctypes.byref(found))
         if status == errno.EINTR:
             continue
         if status != errno.ERANGE or size >= _BUFFER_MAXIMUM:
             break
         size *= 4
+    shown, detail = (key.decode(), "account") if isinstance(key, bytes) else (key, "uid")
     if status != 0:
         raise AmuxError(
             "identity_unavailable",
-            f"the name service of this host failed for UID {uid} ({os.strerror(status)}): try again; "
-            f"`getent passwd {uid}` shows it",
-            uid=uid,
+            f"the name service of this host failed for {what} ({os.strerror(status)}): try again; "
+            f"`getent passwd {shown}` shows it",
+            **{detail: shown},
         )
     if not found or not entry.name:
         return None
     try:
-        return Account(uid, entry.name.decode())
+        return Account(int(entry.uid), entry.name.decode())
     except UnicodeDecodeError:
         raise AmuxError(
-            "identity_refused", f"the account name of UID {uid} is no UTF-8: rename the account", uid=uid
+            "identity_refused", f"the account name of {what} is no UTF-8: rename the account", **{detail: shown}
         ) from None
 
 

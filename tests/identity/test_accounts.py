@@ -1,4 +1,4 @@
-"""Accounts by UID: found, none, and the name service that failed (threat S8)."""
+"""Accounts by UID and by name: found, none, and the name service that failed (threat S8)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,15 @@ def test_c47_a_uid_without_an_account_is_none(uid: int) -> None:
     assert accounts.account_of(uid) is None
 
 
+def test_accounts_by_name() -> None:
+    for entry in pwd.getpwall():
+        assert accounts.account_named(entry.pw_name) == Account(pwd.getpwnam(entry.pw_name).pw_uid, entry.pw_name)
+    for name in ("amux-no-such", "", "root\0x", "r\u00f6\ud800t"):
+        assert accounts.account_named(name) is None
+
+
 class _Libc:
-    """Answers what getpwuid_r would where the name service is in trouble."""
+    """Answers what getpwuid_r and getpwnam_r would where the name service is in trouble."""
 
     def __init__(self, answer: Callable[[int], int]) -> None:
         self._answer = answer
@@ -36,12 +43,17 @@ class _Libc:
         self.sizes.append(size)
         return self._answer(len(self.sizes))
 
+    getpwnam_r = getpwuid_r
+
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENOMEM])
 def test_s8_a_name_service_that_failed_is_not_no_account(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_libc", lambda: _Libc(lambda _: error))
     with pytest.raises(AmuxError, match=os.strerror(error)) as caught:
         accounts.account_of(1000)
+    assert caught.value.code == "identity_unavailable"
+    with pytest.raises(AmuxError, match="account ann") as caught:
+        accounts.account_named("ann")
     assert caught.value.code == "identity_unavailable"
 
 
