@@ -72,12 +72,17 @@ class HostIdentity:
         self._finding: dict[int, asyncio.Task[Caller]] = {}
 
     def forget(self, uid: int | None = None) -> None:
-        """Find out anew the next time: one UID, or all (an administrator decided, or the configuration changed)."""
+        """Find out anew the next time: one UID, or all (an administrator decided, or the configuration changed).
+
+        A search that is under way answers those who wait for it, and nobody else.
+        """
         self._verdicts.forget(uid)
         if uid is None:
             self._known.clear()
+            self._finding.clear()
         else:
             self._known.pop(uid, None)
+            self._finding.pop(uid, None)
 
     def knows(self, uid: int) -> bool:
         """Whether what was found out about a UID still holds. Nobody who was refused is known."""
@@ -112,8 +117,12 @@ class HostIdentity:
         task = self._finding.get(peer.uid)
         if task is None:
             task = self._finding[peer.uid] = asyncio.get_running_loop().create_task(self._find(peer.uid))
-            task.add_done_callback(lambda _: self._finding.pop(peer.uid, None))
+            task.add_done_callback(lambda done: self._found_out(peer.uid, done))
         return await asyncio.shield(task)
+
+    def _found_out(self, uid: int, task: asyncio.Task[Caller]) -> None:
+        if self._finding.get(uid) is task:
+            del self._finding[uid]
 
     async def _find(self, uid: int) -> Caller:
         loop = asyncio.get_running_loop()
@@ -130,8 +139,9 @@ class HostIdentity:
             self._audit.did("enrol", uid=uid, account=account.name, principal=principal)
         scope = scope_of(principal, isolation=self._isolation)
         caller = Caller(uid, account.name, principal, scope, administrator=False)
-        # The verdict may be a remembered one, of a search that the registry ended.
-        self._known[uid] = caller, min(began, verdict.asked) + self._seconds()
+        if self._finding.get(uid) is asyncio.current_task():
+            # The verdict may be a remembered one, of a search that the registry ended.
+            self._known[uid] = caller, min(began, verdict.asked) + self._seconds()
         return caller
 
     def _account(self, uid: int, people: People) -> Account:

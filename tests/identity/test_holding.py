@@ -57,6 +57,7 @@ class Host:
         self.refuses = False
         self.names_take = self.pam_takes = 0.0
         self.asked: list[float] = []
+        self.searches = 0
         pam, registry = _Pam(lambda: SECONDS), _Records(str(home))
         pam.host = registry.host = self
         self.identity = HostIdentity(
@@ -69,6 +70,7 @@ class Host:
         )
 
     def account_of(self, uid: int) -> Account:
+        self.searches += 1
         self.now += self.names_take
         return Account(uid, "ann")
 
@@ -137,6 +139,26 @@ def test_the_name_is_as_old_as_its_question_too(tell: Callable[[Story], None]) -
         assert await host.served()
         assert host.asked == [1009.0]
         host.now = 1000 + SECONDS
+        assert not host.identity.knows(ANN)
+
+    tell(story)
+
+
+def test_what_was_being_found_out_when_all_was_forgotten_is_not_remembered(tell: Callable[[Story], None]) -> None:
+    async def story(host: Host) -> None:
+        before = asyncio.ensure_future(host.served())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        host.identity.forget(ANN)
+        after = asyncio.ensure_future(host.served())
+        await asyncio.gather(before, after)
+        assert host.searches == 2, "one who asks after a decision does not get an answer from before it"
+        host.identity.forget()
+        late = asyncio.ensure_future(host.served())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        host.identity.forget()
+        await late
         assert not host.identity.knows(ANN)
 
     tell(story)
