@@ -34,6 +34,9 @@ REPLY_BYTES = 8 * 1024
 PAGE_BYTES = 6 * 1024
 """One page of an MCP result: the UTF-8 length of its text block."""
 
+SESSIONS = 256
+"""Launch states kept for one principal; the one used longest ago goes first."""
+
 CONTINUATIONS = 64
 CONTINUATION_SECONDS = 600
 

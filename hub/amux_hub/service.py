@@ -37,6 +37,7 @@ from amux_hub.notify import Notifier
 from amux_hub.people import HostIdentity, People
 from amux_hub.recheck import Recheck
 from amux_hub.registry import Registry
+from amux_hub.sessions import Sessions
 from amux_hub.sockets import Listening
 from amux_hub.store import Store
 from amux_hub.verdicts import Verdicts
@@ -89,6 +90,7 @@ class Service:
             raise
         self._audit = Audit() if config.system else None
         self._memory = Memory(self._store, config["memory.enabled"], self._audit)
+        self._sessions = Sessions(config["home"], self._memory)
         self._admission = Admission(Limits())
         self._timeouts = Timeouts()
         self._connections: set[Connection] = set()
@@ -97,10 +99,10 @@ class Service:
         self._identity: Identity = (
             OwnerIdentity(isolation=config["isolation"]) if self._host is None else self._host.identity
         )
-        administration = Administration(
-            self._store, self._connections, isolation=config["isolation"], host=self._host
+        administration = Administration(self._store, self._connections, isolation=config["isolation"], host=self._host)
+        self._shared = interfaces.Shared(
+            config, self._running, self._memory, self._admission, administration, self._sessions
         )
-        self._shared = interfaces.Shared(config, self._running, self._memory, self._admission, administration)
         self._varlink = VarlinkServer(self._interfaces, self._admission, self._timeouts)
         self._mcp: McpServer | None = None
         self._mcp_tasks: set[asyncio.Task[None]] = set()
@@ -321,7 +323,7 @@ class Service:
 
     async def _end_store(self) -> int:
         """Wait for what runs in threads, give up the lock."""
-        closing = asyncio.ensure_future(asyncio.to_thread(self._memory.close))
+        closing = asyncio.ensure_future(asyncio.to_thread(self._close_files))
         done, _ = await asyncio.wait([closing], timeout=_THREADS_SECONDS)
         if not done:
             _log.error("stopping although a file operation does not end")
@@ -332,6 +334,10 @@ class Service:
             self._host.audit.tick()
         self._store.close()
         return 0
+
+    def _close_files(self) -> None:
+        self._memory.close()
+        self._sessions.close()
 
 
 def _assign(target: object, section: str, config: Config) -> None:

@@ -21,6 +21,7 @@ from amux_hub.administration import Administration
 from amux_hub.admission import Admission, Limits
 from amux_hub.config import Config
 from amux_hub.identity import Caller, Peer, refuse_nobody, scope_of
+from amux_hub.sessions import Sessions
 from amux_hub.wire import accept, reply
 from amux_hub.wire.accept import Listener
 from amux_hub.wire.server import VarlinkServer
@@ -64,6 +65,9 @@ class MadeUpMemory:
         if parameters.get("path") == "broken.md":
             raise ZeroDivisionError("made up")
         return {"path": "ready.md", "scope": caller.scope} if parameters.get("path") == "ready.md" else None
+
+    def check_enabled(self) -> None:
+        """The switch is on."""
 
     async def call(
         self, who: Callable[[], Awaitable[Caller]], method: str, parameters: Mapping[str, object]
@@ -118,7 +122,8 @@ class Wire:
         config = Config("hub.yaml", env={"AMUX_HOME": str(self.directory)})
         memory = cast("Memory", self.memory)
         administration = Administration(cast("Store", None), set(), isolation=False, host=None)
-        shared = interfaces.Shared(config, dict(config.values()), memory, self.admission, administration)
+        sessions = Sessions(str(self.directory), memory)
+        shared = interfaces.Shared(config, dict(config.values()), memory, self.admission, administration, sessions)
         self.server = VarlinkServer(
             lambda connection, admin: interfaces.for_connection(shared, connection, admin=admin),
             self.admission,

@@ -197,7 +197,7 @@ def test_unknown_names_and_wrong_types_are_typed_errors(hub: Hub) -> None:
 def test_every_interface_describes_itself(hub: Hub) -> None:
     with hub.connect("admin") as channel:
         names = channel.call("org.varlink.service.GetInfo")["parameters"]["interfaces"]
-        assert names == ["io.amux.Admin", "io.amux.Hub", "io.amux.Memory", "org.varlink.service"]
+        assert names == ["io.amux.Admin", "io.amux.Hub", "io.amux.Memory", "io.amux.Session", "org.varlink.service"]
         for name in names:
             answer = channel.call("org.varlink.service.GetInterfaceDescription", interface=name)
             lines = answer["parameters"]["description"].splitlines()

@@ -9,13 +9,12 @@ from amux import limits
 from amux.errors import AmuxError
 from amux_hub.administration import Administration
 from amux_hub.identity import Caller
+from amux_hub.interfaces.shared import REPLY_BUDGET, fitting
 from amux_hub.registry import Record
 from amux_hub.wire import strictjson
 
 PAGE = 20
 """Entries of one page; fewer where their names are long."""
-
-_BUDGET = limits.REPLY_BYTES - 512
 
 
 class Account(typing.TypedDict):
@@ -93,7 +92,7 @@ class PeopleMethods:
         """Principals by name, a page at a time: when there are more, `next_after` is the next call's `after`."""
         await self._administrator()
         records, total = await self._administration.principals(after or "", PAGE)
-        shown = _fitting([_short(_principal(record)) for record in records])
+        shown = fitting([_short(_principal(record)) for record in records])
         reply: PrincipalsReply = {"principals": shown, "total": total}
         if shown and (len(shown) < len(records) or len(records) == PAGE):
             reply["next_after"] = shown[-1]["principal"]
@@ -139,7 +138,7 @@ class PeopleMethods:
             {"scope": scope, "principal": scope.removeprefix("principal:"), "documents": count, "bytes": size}
             for scope, count, size in found
         ]
-        shown = _fitting(usage)
+        shown = fitting(usage)
         reply: UsageReply = {
             "usage": shown,
             "total": total,
@@ -177,23 +176,9 @@ def _principal(record: Record) -> Principal:
     }
 
 
-_Entry = typing.TypeVar("_Entry", Principal, Usage)
-
-
-def _fitting(entries: list[_Entry]) -> list[_Entry]:
-    """As many as fit a reply, one at least."""
-    size, fit = 0, 0
-    for entry in entries:
-        size += len(strictjson.dumps(entry)) + 1
-        if size > _BUDGET:
-            break
-        fit += 1
-    return entries[: max(fit, 1)]
-
-
 def _short(entry: Principal) -> Principal:
     """One that fits a reply: of very many accounts the oldest are left out, former ones first."""
-    while len(strictjson.dumps(entry)) > _BUDGET and (entry["former"] or entry["accounts"]):
+    while len(strictjson.dumps(entry)) > REPLY_BUDGET and (entry["former"] or entry["accounts"]):
         del (entry["former"] or entry["accounts"])[0]
     return entry
 
