@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.doctor.kit import Made
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """A Store that another test opened here leaves its own behind."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
