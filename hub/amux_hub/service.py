@@ -99,7 +99,9 @@ class Service:
         self._identity: Identity = (
             OwnerIdentity(isolation=config["isolation"]) if self._host is None else self._host.identity
         )
-        administration = Administration(self._store, self._connections, isolation=config["isolation"], host=self._host)
+        administration = Administration(
+            self._store, self._sessions, self._connections, isolation=config["isolation"], host=self._host
+        )
         self._shared = interfaces.Shared(
             config, self._running, self._memory, self._admission, administration, self._sessions
         )

@@ -106,6 +106,11 @@ class Sessions:
         caller = await _owner(who)
         await self._run(caller, lambda: self._files.remove(self._find(caller, session_id)))
 
+    def purge(self, principal: str) -> None:
+        """Forget all of a principal, which nobody is any more. Blocks."""
+        for session in self._files.of(principal):
+            self._files.remove(session)
+
     def close(self) -> None:
         """Wait for what runs in threads."""
         self._threads.shutdown()
