@@ -90,7 +90,7 @@ class Service:
             raise
         self._audit = Audit() if config.system else None
         self._memory = Memory(self._store, config["memory.enabled"], self._audit)
-        self._sessions = Sessions(config["home"], self._memory)
+        self._sessions = Sessions(config["home"], self._memory, self._audit)
         self._admission = Admission(Limits())
         self._timeouts = Timeouts()
         self._connections: set[Connection] = set()

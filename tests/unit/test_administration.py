@@ -51,9 +51,9 @@ class World:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.store = Store(str(home), 1 << 20, 0)
-        self.sessions = Sessions(str(home), Memory(self.store, True))
         self.registry = Registry(str(home))
         self.identity, self.audit = Forgetting(), Kept()
+        self.sessions = Sessions(str(home), Memory(self.store, True), self.audit)
         self.connections: set[Connection] = set()
         host = Host(self.registry, cast("HostIdentity", self.identity), self.audit)
         self.made = Administration(self.store, self.sessions, self.connections, isolation=True, host=host)
@@ -116,15 +116,29 @@ def test_a_purge_takes_what_was_retired_and_nothing_else(world: World) -> None:
     assert documents(world, "ann") == 1
 
 
+def caller(account: Account, scope: str | None = None) -> Callable[[], Awaitable[Caller]]:
+    async def who() -> Caller:
+        own = f"principal:{account.name}" if scope is None else scope
+        return Caller(account.uid, account.name, account.name, own, administrator=False)
+
+    return who
+
+
+def test_the_audit_is_told_of_sessions(world: World) -> None:
+    begun = world.run(world.sessions.begin(caller(ANN), "pi", "task", "none", ""))
+    world.run(world.sessions.resume(caller(ANN), begun.id))
+    assert world.refused(world.sessions.resume(caller(ANN, "global"), begun.id)) == "binding_mismatch"
+    assert world.refused(world.sessions.resume(caller(ANN, ""), begun.id)) == "identity_refused"
+    assert world.refused(world.sessions.end(caller(BOB), begun.id)) == "not_found"
+    world.run(world.sessions.end(caller(ANN), begun.id))
+    assert [event for event, _ in world.audit.told] == ["begin", "resume", "end"]
+    for _, fields in world.audit.told:
+        assert (fields["uid"], fields["principal"], fields["session"]) == (ANN.uid, "ann", begun.id)
+    assert world.audit.refusals == {"binding_mismatch": 1, "identity_refused": 1}
+
+
 def test_a_purge_takes_the_sessions_too(world: World) -> None:
     """Or whoever is the next of that name would find them."""
-
-    def caller(account: Account) -> Callable[[], Awaitable[Caller]]:
-        async def who() -> Caller:
-            return Caller(account.uid, account.name, account.name, f"principal:{account.name}", administrator=False)
-
-        return who
-
     for account in (ANN, ANN, BOB):
         world.run(world.sessions.begin(caller(account), "pi", "task", "none", ""))
     world.run(world.made.retire(ROOT, "ann"))
