@@ -18,6 +18,7 @@ from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, scope_of
 from amux_hub.people import HostIdentity
 from amux_hub.registry import Record, Registry
+from amux_hub.sessions import Sessions
 from amux_hub.store import Store
 from amux_hub.store.root import GLOBAL
 from amux_hub.wire.accept import Connection
@@ -36,8 +37,11 @@ class Host(NamedTuple):
 class Administration:
     """`host` is None at a private Hub."""
 
-    def __init__(self, store: Store, connections: set[Connection], *, isolation: bool, host: Host | None) -> None:
+    def __init__(
+        self, store: Store, sessions: Sessions, connections: set[Connection], *, isolation: bool, host: Host | None
+    ) -> None:
         self._store = store
+        self._sessions = sessions
         self._connections = connections
         self._isolation = isolation
         self._host = host
@@ -129,7 +133,7 @@ class Administration:
         return record
 
     async def purge(self, by: Caller, principal: str) -> bool:
-        """Delete the memory and the record of a retired principal; whether there was any memory."""
+        """Delete the memory, the launch states and the record of a retired principal; whether there was any memory."""
         registry, _, audit = self._people()
         async with self._deciding:
             if not self.principal(principal).retired:
@@ -140,6 +144,7 @@ class Administration:
                 )
             scope = self._store.scope(scope_of(principal, isolation=True))
             gone = await asyncio.to_thread(scope.purge)
+            await asyncio.to_thread(self._sessions.purge, principal)
             await asyncio.to_thread(registry.remove, principal)
             audit.did("purge", uid=by.uid, principal=principal, memory=gone)
         return gone

@@ -90,7 +90,7 @@ class Service:
             raise
         self._audit = Audit() if config.system else None
         self._memory = Memory(self._store, config["memory.enabled"], self._audit)
-        self._sessions = Sessions(config["home"], self._memory)
+        self._sessions = Sessions(config["home"], self._memory, self._audit)
         self._admission = Admission(Limits())
         self._timeouts = Timeouts()
         self._connections: set[Connection] = set()
@@ -99,7 +99,9 @@ class Service:
         self._identity: Identity = (
             OwnerIdentity(isolation=config["isolation"]) if self._host is None else self._host.identity
         )
-        administration = Administration(self._store, self._connections, isolation=config["isolation"], host=self._host)
+        administration = Administration(
+            self._store, self._sessions, self._connections, isolation=config["isolation"], host=self._host
+        )
         self._shared = interfaces.Shared(
             config, self._running, self._memory, self._admission, administration, self._sessions
         )

@@ -49,25 +49,19 @@ def test_the_tables_of_limits_agree_with_the_code() -> None:
     page = _page("limits.md").split("## By name")[0]
     kib = 1024
     for needed in (
-        (
-            f"| `MEMORY.md`, exactly that name at the top of a memory | {limits.ENTRY_BYTES // kib} KiB and "
-            f"{limits.ENTRY_LINES} lines |"
-        ),
+        (f"| `MEMORY.md`, exactly that name at the top of a memory | {limits.ENTRY_BYTES // kib} KiB and "
+        f"{limits.ENTRY_LINES} lines |"),
         f"| any other document | {limits.DOCUMENT_BYTES // kib} KiB |",
         f"| {limits.READABLE_BYTES // kib // kib} MiB can be read and exported |",
         f"| documents in one memory | {limits.SCOPE_DOCUMENTS:,} |",
         f"| bytes in one memory | {limits.SCOPE_BYTES // kib // kib} MiB |",
-        (
-            f"| a path | {limits.PATH_BYTES:,} bytes, {limits.PATH_DEPTH} components of at most "
-            f"{limits.COMPONENT_BYTES} bytes each |"
-        ),
+        (f"| a path | {limits.PATH_BYTES:,} bytes, {limits.PATH_DEPTH} components of at most "
+        f"{limits.COMPONENT_BYTES} bytes each |"),
         f"| a query | {limits.QUERY_BYTES} bytes, 1 to {limits.QUERY_TERMS} keywords |",
         f"| {limits.SEARCH_DEFAULT} unless asked, at most {limits.SEARCH_MAXIMUM} |",
         f"| one snippet | {limits.SNIPPET_BYTES} bytes",
-        (
-            f"| one scan | {limits.SCAN_FILES:,} files, {limits.SCAN_BYTES // kib // kib} MiB, "
-            f"{limits.SCAN_ENTRIES:,} directory entries, {limits.SCAN_MILLISECONDS} ms |"
-        ),
+        (f"| one scan | {limits.SCAN_FILES:,} files, {limits.SCAN_BYTES // kib // kib} MiB, "
+        f"{limits.SCAN_ENTRIES:,} directory entries, {limits.SCAN_MILLISECONDS} ms |"),
         f"| skipped files named in one answer | {limits.SKIPPED_NAMED} |",
         f"as compact JSON | {limits.REPLY_BYTES // kib} KiB |",
         f"| one page of an MCP result | {limits.PAGE_BYTES // kib} KiB of text |",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -16,8 +16,10 @@ from amux_hub.administration import Administration, Host
 from amux_hub.admission import Admission
 from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, Identity, Peer
+from amux_hub.memory import Memory
 from amux_hub.people import HostIdentity
 from amux_hub.registry import Registry
+from amux_hub.sessions import Sessions
 from amux_hub.store import Store
 from amux_hub.wire.accept import Connection
 
@@ -51,9 +53,10 @@ class World:
         self.store = Store(str(home), 1 << 20, 0)
         self.registry = Registry(str(home))
         self.identity, self.audit = Forgetting(), Kept()
+        self.sessions = Sessions(str(home), Memory(self.store, True), self.audit)
         self.connections: set[Connection] = set()
         host = Host(self.registry, cast("HostIdentity", self.identity), self.audit)
-        self.made = Administration(self.store, self.connections, isolation=True, host=host)
+        self.made = Administration(self.store, self.sessions, self.connections, isolation=True, host=host)
         for account in (ANN, BOB):
             self.registry.principal_of(account, None)
             scope = self.store.scope(f"principal:{account.name}")
@@ -127,6 +130,39 @@ def test_a_purge_takes_what_was_retired_and_nothing_else(world: World) -> None:
     assert documents(world, "ann") == 1
 
 
+def caller(account: Account, scope: str | None = None) -> Callable[[], Awaitable[Caller]]:
+    async def who() -> Caller:
+        own = f"principal:{account.name}" if scope is None else scope
+        return Caller(account.uid, account.name, account.name, own, administrator=False)
+
+    return who
+
+
+def test_the_audit_is_told_of_sessions(world: World) -> None:
+    begun = world.run(world.sessions.begin(caller(ANN), "pi", "task", "none", ""))
+    world.run(world.sessions.resume(caller(ANN), begun.id))
+    assert world.refused(world.sessions.resume(caller(ANN, "global"), begun.id)) == "binding_mismatch"
+    assert world.refused(world.sessions.resume(caller(ANN, ""), begun.id)) == "identity_refused"
+    assert world.refused(world.sessions.end(caller(BOB), begun.id)) == "not_found"
+    world.run(world.sessions.end(caller(ANN), begun.id))
+    assert [event for event, _ in world.audit.told] == ["begin", "resume", "end"]
+    for _, fields in world.audit.told:
+        assert (fields["uid"], fields["principal"], fields["session"]) == (ANN.uid, "ann", begun.id)
+    assert world.audit.refusals == {"binding_mismatch": 1, "identity_refused": 1}
+
+
+def test_a_purge_takes_the_sessions_too(world: World) -> None:
+    """Or whoever is the next of that name would find them."""
+    for account in (ANN, ANN, BOB):
+        world.run(world.sessions.begin(caller(account), "pi", "task", "none", ""))
+    world.run(world.made.retire(ROOT, "ann"))
+    assert len(world.run(world.sessions.of_caller(caller(ANN), ""))) == 2
+    world.run(world.made.purge(ROOT, "ann"))
+    assert world.run(world.sessions.of_caller(caller(ANN), "")) == []
+    (left,) = (world.home / "sessions").iterdir()
+    assert left.name == world.run(world.sessions.of_caller(caller(BOB), ""))[0].id + ".json"
+
+
 def test_a_purge_follows_no_link_and_leaves_what_links_point_to(world: World, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -187,7 +223,7 @@ def test_rebind_wants_both_disconnected_and_an_account(world: World, monkeypatch
 
 
 def test_a_private_hub_has_no_principals(world: World) -> None:
-    private = Administration(world.store, world.connections, isolation=False, host=None)
+    private = Administration(world.store, world.sessions, world.connections, isolation=False, host=None)
     assert world.refused(private.principals("", 20)) == "forbidden"
     assert world.refused(private.retire(ROOT, "ann")) == "forbidden"
     assert world.run(private.usage("", 20)) == ([("global", 0, 0)], 1)
@@ -204,4 +240,4 @@ def test_connections_are_listed_oldest_first_and_forgotten_when_released(world: 
 def test_what_an_administrator_did_elsewhere_is_told_too(world: World) -> None:
     world.made.told("set", ROOT, key="memory.enabled", value="true")
     assert world.audit.told[-1] == ("set", {"uid": 0, "key": "memory.enabled", "value": "true"})
-    Administration(world.store, set(), isolation=False, host=None).told("set", ROOT, key="x")
+    Administration(world.store, world.sessions, set(), isolation=False, host=None).told("set", ROOT, key="x")

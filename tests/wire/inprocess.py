@@ -121,8 +121,8 @@ class Wire:
     async def _start(self) -> None:
         config = Config("hub.yaml", env={"AMUX_HOME": str(self.directory)})
         memory = cast("Memory", self.memory)
-        administration = Administration(cast("Store", None), set(), isolation=False, host=None)
         sessions = Sessions(str(self.directory), memory)
+        administration = Administration(cast("Store", None), sessions, set(), isolation=False, host=None)
         shared = interfaces.Shared(config, dict(config.values()), memory, self.admission, administration, sessions)
         self.server = VarlinkServer(
             lambda connection, admin: interfaces.for_connection(shared, connection, admin=admin),

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import shell_complete
 
 from amux import __version__, output
-from amux.cli import admin, completion, config, doctor, launch, memory, status
+from amux.cli import admin, completion, config, doctor, launch, memory, session, status
 from amux.errors import EXIT_OK, EXIT_USAGE, AmuxError
 
 
@@ -50,6 +50,7 @@ def system() -> None:
 system.add_command(config.group)
 amux.add_command(memory.group)
 amux.add_command(launch.launch)
+amux.add_command(session.group)
 amux.add_command(status.status)
 amux.add_command(status.whoami)
 amux.add_command(completion.command)

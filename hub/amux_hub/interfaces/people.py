@@ -122,7 +122,7 @@ class PeopleMethods:
 
     @varlinkmethod
     async def PurgePrincipal(self, *, principal: str) -> PurgeReply:  # noqa: N802
-        """Delete the memory and the record of a retired principal. There is no undo."""
+        """Delete the memory, the launch states and the record of a retired principal. There is no undo."""
         by = await self._administrator()
         return {"principal": principal, "memory_removed": await self._administration.purge(by, principal)}
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from amux.errors import AmuxError
+from amux_hub.audit import Audit
 from amux_hub.identity import Caller
 from amux_hub.memory import Memory, check_binding
 from amux_hub.sessions import record
@@ -25,6 +26,8 @@ from amux_hub.turns import Turns
 THREADS = 4
 THREADS_PER_UID = 1
 
+_RIGHTS = frozenset({"identity_refused", "memory_disabled", "binding_mismatch"})
+
 T = TypeVar("T")
 Who = Callable[[], Awaitable[Caller]]
 """Answers the caller of a connection, or raises identity_refused or identity_unavailable."""
@@ -35,9 +38,10 @@ def _now() -> str:
 
 
 class Sessions:
-    """The launch state of the Hub at `home`; `memory` has the switch."""
+    """The launch state of the Hub at `home`; `memory` has the switch, `audit` is told what concerns rights."""
 
-    def __init__(self, home: str, memory: Memory) -> None:
+    def __init__(self, home: str, memory: Memory, audit: Audit | None = None) -> None:
+        self._audit = audit
         self._files = Files(home)
         self._memory = memory
         self._threads = Threads(THREADS)
@@ -53,8 +57,9 @@ class Sessions:
         record.check_isolation(isolation)
         if parent:
             record.check_id(parent, "parent")
-        caller = await _owner(who)
-        self._memory.check_enabled()
+        caller = await self._owner("begin", who)
+        with self._audited("begin", caller):
+            self._memory.check_enabled()
         now = _now()
         session = Session(
             id=record.new_id(),
@@ -68,6 +73,7 @@ class Sessions:
             parent=parent,
         )
         await self._run(caller, partial(self._files.put, session))
+        self._did("begin", caller, session.id)
         return session
 
     async def resume(self, who: Who, session_id: str) -> Session:
@@ -76,40 +82,71 @@ class Sessions:
         Raises `not_found`, or `binding_mismatch` if the caller's scope is now another.
         """
         record.check_id(session_id)
-        caller = await _owner(who)
-        return await self._run(caller, partial(self._resume, caller, session_id))
+        caller = await self._owner("resume", who)
+        with self._audited("resume", caller):
+            session = await self._run(caller, partial(self._resume, caller, session_id))
+        self._did("resume", caller, session_id)
+        return session
 
     async def set_native(self, who: Who, session_id: str, native: str) -> None:
         """Tell the agent's own id of the conversation, once: the same again is fine, another is a `conflict`."""
         record.check_id(session_id)
         record.check_native(native)
-        caller = await _owner(who)
+        caller = await self._owner("set_native", who)
         await self._run(caller, partial(self._set_native, caller, session_id, native))
 
     async def of_caller(self, who: Who, after: str) -> list[Session]:
         """Those whose id comes behind `after`, by id."""
         if after:
             record.check_id(after, "after")
-        caller = await _owner(who)
+        caller = await self._owner("list", who)
         owned = await self._run(caller, partial(self._files.of, caller.principal))
         return [session for session in owned if session.id > after]
 
     async def show(self, who: Who, session_id: str) -> Session:
         """Raises `not_found`."""
         record.check_id(session_id)
-        caller = await _owner(who)
+        caller = await self._owner("show", who)
         return await self._run(caller, partial(self._find, caller, session_id))
 
     async def end(self, who: Who, session_id: str) -> None:
         """Forget the launch state, not memory: it cannot be resumed any more. Raises `not_found`."""
         record.check_id(session_id)
-        caller = await _owner(who)
+        caller = await self._owner("end", who)
         await self._run(caller, lambda: self._files.remove(self._find(caller, session_id)))
+        self._did("end", caller, session_id)
+
+    def purge(self, principal: str) -> None:
+        """Forget all of a principal, which nobody is any more. Blocks."""
+        for session in self._files.of(principal):
+            self._files.remove(session)
 
     def close(self) -> None:
         """Wait for what runs in threads."""
         self._threads.shutdown()
         self._files.close()
+
+    async def _owner(self, event: str, who: Who) -> Caller:
+        """The caller, who has a memory. Raises `identity_refused`."""
+        caller = await who()
+        with self._audited(event, caller):
+            check_binding(caller, "", "")
+        return caller
+
+    @contextlib.contextmanager
+    def _audited(self, event: str, caller: Caller) -> Iterator[None]:
+        """Tell the audit of a refusal that has to do with rights."""
+        try:
+            yield
+        except AmuxError as error:
+            if self._audit is not None and error.code in _RIGHTS:
+                self._audit.refused(event, caller.uid, error.code, principal=caller.principal)
+            raise
+
+    def _did(self, event: str, caller: Caller, session_id: str) -> None:
+        if self._audit is not None:
+            who = {"account": caller.account, "principal": caller.principal, "scope": caller.scope}
+            self._audit.did(event, uid=caller.uid, session=session_id, **who)
 
     # In a thread
 
@@ -148,10 +185,3 @@ class Sessions:
                 session=session_id,
             )
         self._files.put(replace(session, native=native))
-
-
-async def _owner(who: Who) -> Caller:
-    """The caller, who has a memory. Raises `identity_refused`."""
-    caller = await who()
-    check_binding(caller, "", "")
-    return caller
