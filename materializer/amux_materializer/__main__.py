@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import re
+import signal
 import sys
 
 from amux_materializer import become, child, manager, place
@@ -58,7 +59,8 @@ def serve() -> None:
 
 
 def prepare() -> None:
-    """What the children inherit is nothing, and nobody looks into this process."""
+    """What the children inherit is nothing, nobody looks into this process, and signals reach it."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     forget_environment()
     os.umask(0o077)
     os.chdir("/")
