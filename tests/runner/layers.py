@@ -32,6 +32,7 @@ LAYERS = (
     Layer("wire", second_interpreter=True),
     Layer("service"),
     Layer("pam"),
+    Layer("materializer"),
     Layer("systemd", needs=(("systemd-analyze", "systemd"),)),
     Layer("packaging", needs=(("lintian", "lintian"), ("strip", "binutils"), ("groff", "groff-base"))),
     Layer("cli", second_interpreter=True),

@@ -7,6 +7,7 @@ here only root may be listening, and its path is matched whole.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ from amux.launch.find import runnable
 
 SOCKET = "/run/amux/launch.sock"
 RUN = re.compile(r"/run/amux-launches/[0-9a-f]{32}")
-LAUNCH_BIN = "/usr/lib/amux-hub/launch-bin"
+LAUNCH_BIN = "/usr/lib/amux/launch-bin"
 COPY = "agent-config/memory/amux.pyz"
 SECONDS = 30.0
 LINE_BYTES = 4096
@@ -97,7 +98,9 @@ def _converse(connection: socket.socket, session: str, binding: str, run: re.Pat
 
 
 def _say(connection: socket.socket, value: dict[str, object]) -> None:
-    connection.sendall(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    """A helper that refuses the account answers and hangs up before it reads: then the answer is what counts."""
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(json.dumps(value, separators=(",", ":")).encode() + b"\n")
 
 
 def _hear(line: bytes) -> dict[str, object]:
