@@ -21,7 +21,9 @@ from amux_materializer import become, request, waiter
 from amux_materializer.request import Reader, RefusedError
 
 ARCHIVE = "amux.pyz"
-FOLDERS = ("agent-config", "agent-config/memory")
+FOLDERS = ("agent-config", "memory")
+"""One in the other."""
+
 HUB = "/run/amux/hub.sock"
 LOCK = "lock"
 MADE = "made"
@@ -34,6 +36,7 @@ ARCHIVE_BYTES = 16 * 1024 * 1024
 REPORT_BYTES = 512
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIMITS = (
     (resource.RLIMIT_CORE, 0),
     (resource.RLIMIT_FSIZE, ARCHIVE_BYTES),
@@ -160,9 +163,12 @@ def _begin(task: Task, peer: socket.socket, directory: int, pipe: int) -> int:
 
 def _materialize(task: Task, wanted: request.Request, directory: int) -> int:
     """Everything of the launch, as the caller, below the caller's own directory; the lock file's descriptor."""
+    memory = directory
     for folder in FOLDERS:
-        os.mkdir(folder, 0o700, dir_fd=directory)
-    memory = os.open(FOLDERS[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        os.mkdir(folder, 0o700, dir_fd=memory)
+        above, memory = memory, os.open(folder, _FOLDER, dir_fd=memory)
+        if above != directory:
+            os.close(above)
     _copy(task, memory)
     connection = os.open("connection.json", _NEW, 0o600, dir_fd=memory)
     os.write(connection, request.connection(wanted, HUB))

@@ -61,15 +61,16 @@ def test_m9_all_that_was_planted_goes_and_nothing_else(helper: Helper, alice: Ac
     assert len(helper.records("end")) == 1
 
 
+@pytest.mark.parametrize("where", ["mounted", "agent-config/mounted"])
 @pytest.mark.parametrize("anew", [False, True])
-def test_m9_a_mount_is_not_crossed(helper: Helper, alice: Account, anew: bool) -> None:
+def test_m9_a_mount_is_not_crossed(helper: Helper, alice: Account, anew: bool, where: str) -> None:
     outside = helper.base / "outside"
     (outside / "below").mkdir(parents=True)
     (outside / "below/file").write_text("stays")
     for path in (outside, outside / "below", outside / "below/file"):
         os.chown(path, alice.uid, alice.gid)
     launch = helper.launch(alice)
-    mount = launch.run / "agent-config/mounted"
+    mount = launch.run / where
     mount.mkdir()
     os.chown(mount, alice.uid, alice.gid)
     subprocess.run(["mount", "--bind", outside, mount], check=True)

@@ -200,14 +200,20 @@ while os.path.exists(parent):
         run = os.path.join(parent, name)
         victim = victims[count % len(victims)]
         count += 1
-        for inside in ("agent-config/memory/amux.pyz", "agent-config/memory", "agent-config", "lock"):
-            path = os.path.join(run, inside)
-            try:
-                os.rename(path, path + ".away")
-                os.symlink(victim, path)
-                os.rename(path + ".away", path + ".back")
-            except OSError:
-                pass
+        fds = []
+        try:
+            for place in (run, "agent-config", "memory"):
+                fds.append(os.open(place, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fds[-1] if fds else None))
+        except OSError:
+            pass
+        for fd in reversed(fds):
+            for name in ("amux.pyz", "memory", "agent-config", "lock"):
+                try:
+                    os.rename(name, name + ".away", src_dir_fd=fd, dst_dir_fd=fd)
+                    os.symlink(victim, name, dir_fd=fd)
+                except OSError:
+                    pass
+            os.close(fd)
 """
 
 
