@@ -66,8 +66,9 @@ def test_m9_all_that_was_planted_goes_and_nothing_else(helper: Helper, alice: Ac
 def test_m9_a_mount_is_not_crossed(helper: Helper, alice: Account, anew: bool, where: str) -> None:
     outside = helper.base / "outside"
     (outside / "below").mkdir(parents=True)
+    (outside / "file").write_text("stays")
     (outside / "below/file").write_text("stays")
-    for path in (outside, outside / "below", outside / "below/file"):
+    for path in (outside, outside / "file", outside / "below", outside / "below/file"):
         os.chown(path, alice.uid, alice.gid)
     launch = helper.launch(alice)
     mount = launch.run / where
@@ -82,12 +83,12 @@ def test_m9_a_mount_is_not_crossed(helper: Helper, alice: Account, anew: bool, w
         wait_for(lambda: not (launch.run / "lock").exists(), "the rest to go")
         (waiter,) = helper.waiters() or [0]
         wait_for(lambda: helper.waiters() != [waiter], "the end of the walk")
-        assert (outside / "below/file").read_text() == "stays"
+        assert (outside / "file").read_text() == (outside / "below/file").read_text() == "stays"
         assert helper.runs() == [launch.run]
     finally:
         subprocess.run(["umount", mount], check=True)
     wait_for(lambda: not helper.runs(), "the next waiter to remove it")
-    assert (outside / "below/file").read_text() == "stays"
+    assert (outside / "file").read_text() == (outside / "below/file").read_text() == "stays"
 
 
 def test_what_another_account_put_there_is_left_to_it(helper: Helper, alice: Account) -> None:
