@@ -105,7 +105,7 @@ def alive(pid: int) -> bool:
     """Whether a process runs: a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # ESRCH: it ended between the open and the read
         return False
     return state != "Z"
 
