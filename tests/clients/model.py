@@ -28,7 +28,8 @@ class Call:
     arguments: Json
 
 
-Script = Generator[Call, str, str]
+Script = Generator[Call | str, str, str]
+"""Yields a call to be sent its output, or the last words of a turn to be sent "" once there is another turn."""
 
 
 @dataclass(frozen=True)

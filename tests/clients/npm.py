@@ -19,6 +19,7 @@ INSTALL_SECONDS = 600
 
 CODEX = ("@openai/codex", "0.153.4")
 CLAUDE_CODE = ("@anthropic-ai/claude-code", "2.1.332")
+PI = ("@mariozechner/pi-coding-agent", "0.73.1")
 INSPECTOR = ("@modelcontextprotocol/inspector", "1.0.3")
 CONFORMANCE = ("@modelcontextprotocol/conformance", "0.1.13")
 """The last of its releases that starts on Node 20, which Debian 13 ships: later ones need `fs.globSync`."""
