@@ -92,6 +92,30 @@ def test_a_link_has_its_name_too(home: Home, looking: str) -> None:
     refused("name_twin", home.scope.upsert, "a.md", "x", "absent")
 
 
+def test_c17_a_directory_keeps_its_name_when_its_twin_is_gone(home: Home, looking: str) -> None:
+    """`X.MD` is a good name for a directory, and folds to that of a document."""
+    home.put("X.MD/a.md", "x")
+    home.put("d/Y.MD/a.md", "x")
+    home.put("x.md", "x")
+    home.put("d/y.md", "x")
+    home.put("d/Y.md", "x")
+    home.hits("x")
+    home.scope.forget("x.md", sha(b"x"))
+    assert refused("name_twin", home.scope.upsert, "x.md", "x", "absent").details["existing"] == "X.MD"
+    for gone, kept in (("d/y.md", {"d/Y.md", "d/Y.MD"}), ("d/Y.md", {"d/Y.MD"})):
+        (home.disk / gone).unlink()
+        assert refused("name_twin", home.scope.upsert, "d/y.md", "x", "absent").details["existing"] in kept
+    home.scope.forget("d/Y.MD/a.md", sha(b"x"))
+    home.upsert("d/y.md", "x")
+
+
+def test_the_name_of_a_link_becomes_free_too(home: Home, looking: str) -> None:
+    (home.disk / "A.md").symlink_to("/nowhere")
+    home.hits("x")
+    (home.disk / "A.md").unlink()
+    home.upsert("a.md", "x")
+
+
 def test_a_name_becomes_free_when_its_document_is_forgotten(home: Home, looking: str) -> None:
     revision = home.upsert("Dir/A.md", "x")
     home.scope.forget("Dir/A.md", revision)

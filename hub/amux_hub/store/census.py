@@ -60,11 +60,33 @@ class Census:
         self.directories: dict[int, list[str]] = {}
         self.names: dict[str, dict[str, str]] = {}
         """Directory path → twin key → a name that has it."""
+        self._twins: dict[tuple[str, str], set[str]] = {}
+        """Directory path and twin key → further names, which another program made."""
         self.skipped: list[tuple[str, str]] = []
         """Directories that could not be entered and names that are no path, with the reason."""
         self.entries = 0
         self.complete = True
         self.watched = True
+
+
+    def name(self, directory: str, name: str) -> None:
+        """`name` is in `directory`. Safe to repeat."""
+        key = twin_key(name)
+        first = self.names.setdefault(directory, {}).setdefault(key, name)
+        if first != name:
+            self._twins.setdefault((directory, key), set()).add(name)
+
+    def unname(self, directory: str, name: str) -> None:
+        """`name` is in `directory` no more; a twin of it keeps the key. Safe to repeat."""
+        key = twin_key(name)
+        names = self.names.get(directory, {})
+        twins = self._twins.get((directory, key), set())
+        twins.discard(name)
+        if names.get(key) == name:
+            del names[key]
+            if twins:
+                names[key] = min(twins)
+                twins.discard(names[key])
 
 
 def _path(components: list[str]) -> str:
@@ -146,7 +168,8 @@ class _Walk:
             else:
                 census.directories[wd] = components
         found: list[tuple[bytes, str, os.stat_result | None]] = []
-        names = census.names.setdefault(_path(components), {})
+        directory = _path(components)
+        census.names.setdefault(directory, {})
         with os.scandir(fd) as listing:
             for entry in listing:
                 census.entries += 1
@@ -154,7 +177,7 @@ class _Walk:
                     census.complete = False
                     break
                 if not entry.name.startswith("."):
-                    self.note(entry, components, names, found)
+                    self.note(entry, directory, components, found)
         found.sort()
         for _, name, status in found:
             child = [*components, name]
@@ -166,8 +189,8 @@ class _Walk:
     def note(
         self,
         entry: os.DirEntry[str],
+        directory: str,
         components: list[str],
-        names: dict[str, str],
         found: list[tuple[bytes, str, os.stat_result | None]],
     ) -> None:
         name = entry.name
@@ -178,7 +201,7 @@ class _Walk:
         if (fault := entry_fault(child, directory=is_directory)) is not None:
             self.census.skipped.append((_shown(_path(child)), fault))
             return
-        names.setdefault(twin_key(name), name)
+        self.census.name(directory, name)
         if is_directory:
             found.append((name.encode() + b"/", name, None))
             return

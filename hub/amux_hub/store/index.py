@@ -20,7 +20,7 @@ from amux.errors import AmuxError
 from amux_hub.store import census as census_module
 from amux_hub.store import tree, watch
 from amux_hub.store.census import Census, Document
-from amux_hub.store.paths import entry_fault, twin_key
+from amux_hub.store.paths import entry_fault
 from amux_hub.store.text import match_key, match_key_bytes, title_of
 
 FULL_PASS_SECONDS = 2.0
@@ -269,16 +269,15 @@ class Index:
         if status is not None and found is None:
             self._proven = False  # a link or a directory: likewise
         elif found is None:
+            self._census.unname("/".join(components[:-1]), components[-1])  # also where it was a link
             if known is not None:
                 self._content -= known.cost
                 del documents[path]
                 del self._order[bisect_left(self._order, _order_key(known), key=_order_key)]
-                self._forget_name(components)
         elif known is None:
             documents[path] = found
             insort(self._order, found, key=_order_key)
-            names = self._census.names.setdefault("/".join(components[:-1]), {})
-            names.setdefault(twin_key(components[-1]), components[-1])
+            self._census.name("/".join(components[:-1]), components[-1])
         elif status is not None and (content or known.sig != found.sig):
             self._content -= known.cost
             known.look(status)
@@ -293,14 +292,3 @@ class Index:
                 return os.stat(components[-1], dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return None
-
-    def _forget_name(self, components: list[str]) -> None:
-        names = self._census.names.get("/".join(components[:-1]), {})
-        key = twin_key(components[-1])
-        if names.get(key) != components[-1]:
-            return
-        del names[key]
-        for document in self._census.documents.values():  # a twin that somebody else made
-            if document.components[:-1] == components[:-1] and twin_key(document.components[-1]) == key:
-                names[key] = document.components[-1]
-                return
