@@ -154,11 +154,14 @@ class Relay:
             error = AmuxError("protocol_error", relay_call.WANTED_ID)
             self._refuse(INVALID_REQUEST, error)
         else:
-            self._request(Call(message, line))
+            self._request(message, Call(message, line))
 
-    def _request(self, call: Call) -> None:
+    def _request(self, message: dict[str, Any], call: Call) -> None:
         if len(call.line) > limits.FRAME_BYTES:
             self._client.say(call.failed(relay_call.too_long(str(len(call.line)))))
+            return
+        if relay_call.is_crowded(message, call.line):
+            self._client.say(relay_call.failed(call.id, PARSE_ERROR, relay_call.crowded()))
             return
         self._calls.append(call)
         link = self._usable()

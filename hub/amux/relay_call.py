@@ -85,6 +85,24 @@ def is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_crowded(message: dict[str, Any], line: bytes) -> bool:
+    """Whether the Hub refuses it for the number of its values, counted as there: opening brackets and commas.
+
+    The Hub does not parse such a message and may not find its id, which whoever sent it waits for.
+    """
+    if line.count(b",") + line.count(b"{") + line.count(b"[") < limits.JSON_VALUES:
+        return False
+    count, left = 0, [message]
+    while left and count < limits.JSON_VALUES:
+        value: Any = left.pop()
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            count += max(len(value), 1)
+            left += value
+    return count >= limits.JSON_VALUES
+
+
 def is_shutting_down(message: dict[str, Any]) -> bool:
     """Whether this answer says that the Hub stops and did not run the call."""
     try:
@@ -112,6 +130,16 @@ def uncertain(path: str) -> AmuxError:
         f"the Hub went away before it answered: whether {shown} was changed is unknown; read it again before "
         "you repeat this",
         path=shown,
+    )
+
+
+def crowded() -> AmuxError:
+    return AmuxError(
+        "protocol_error",
+        f"one message has at most {limits.JSON_VALUES} values, lists and objects included, and this one has more: it "
+        "was not sent",
+        limit="json_values",
+        value=limits.JSON_VALUES,
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from amux import limits
+from amux.relay_call import is_crowded
 from amux_hub.mcp.ids import id_of
+from amux_hub.wire import strictjson
 from tests.harness import Hub
 from tests.mcp.peers import Direct, Relay
 
@@ -55,6 +57,32 @@ def test_s6_an_odd_request_is_answered_by_its_id(shared_hub: Hub, way: type, odd
         assert peer.answer(name)["error"]["code"] == code
         if isinstance(peer, Relay):
             peer.finish()  # nothing is left unanswered that it would wait for
+
+
+@pytest.mark.parametrize("name", [7, "7"])
+def test_s6_the_relay_finds_an_id_between_much_else(shared_hub: Hub, name: Any) -> None:
+    """The Hub would look for it at the ends of the message alone."""
+    crowd = json.loads(b"[" + CROWD + b"]")
+    message = {"method": "ping", "params": {"a": crowd}, "id": name, "_meta": {"a": crowd, "id": 9}}
+    assert id_of(json.dumps(message).encode()) is None
+    with Relay(shared_hub) as peer:
+        peer.open()
+        peer.send(message)
+        error = peer.answer(name)["error"]
+        assert (error["code"], error["data"]["code"]) == (-32700, "protocol_error")
+        peer.rpc("ping")
+        peer.finish()
+
+
+@pytest.mark.parametrize(("kind", "cost"), [(0, 1), ([], 2), ({}, 2), (",[{", 1), ({"a": {}}, 3)])
+def test_s6_the_relay_counts_values_as_the_hub_does(kind: Any, cost: int) -> None:
+    around = 5  # the brackets and commas of everything else
+    for count in range(limits.JSON_VALUES - 10, limits.JSON_VALUES + 10):
+        member = [kind] * (count // cost) + [0] * (count % cost)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": member}}
+        line = json.dumps(message).encode()
+        wanted = count + around >= limits.JSON_VALUES
+        assert (is_crowded(message, line), strictjson.crowded(line)) == (wanted, wanted)
 
 
 def test_s6_an_id_that_is_not_found_is_none_of_another_message() -> None:
