@@ -128,6 +128,10 @@ class OwnerIdentity:
     def known(self, peer: Peer) -> Caller | None:
         return self._owner if peer.uid == self._uid else None
 
+    def knows(self, uid: int) -> bool:
+        """Whether a connection of this UID may stay: nobody but the owner's."""
+        return uid == self._uid
+
 
 def _account_name(uid: int) -> str:
     """The owner's name, or the number where there is none: whoever runs the Hub owns it, named or not."""

@@ -31,11 +31,11 @@ from amux_hub.admission import Admission, Limits
 from amux_hub.audit import Audit
 from amux_hub.config import KEYS, Config, ConfigError
 from amux_hub.home import private_directory
-from amux_hub.identity import Identity, OwnerIdentity
+from amux_hub.identity import OwnerIdentity
 from amux_hub.memory import Memory
 from amux_hub.notify import Notifier
 from amux_hub.people import HostIdentity, People
-from amux_hub.recheck import Recheck
+from amux_hub.recheck import KnownIdentity, Recheck
 from amux_hub.registry import Registry
 from amux_hub.sessions import Sessions
 from amux_hub.sockets import Listening
@@ -96,7 +96,7 @@ class Service:
         self._connections: set[Connection] = set()
         self._running: dict[str, Any] = dict(config.values())
         self._host = self._people(config)
-        self._identity: Identity = (
+        self._identity: KnownIdentity = (
             OwnerIdentity(isolation=config["isolation"]) if self._host is None else self._host.identity
         )
         administration = Administration(
@@ -175,12 +175,11 @@ class Service:
 
     async def _watch_people(self) -> None:
         """Each second: connections that live on, and refusals that were counted."""
-        if self._host is None:
-            return
-        recheck = Recheck(self._host.identity, self._connections, self._verdict_seconds)
+        recheck = Recheck(self._identity, self._connections, self._verdict_seconds)
         while True:
             await asyncio.sleep(1)
-            self._host.audit.tick()
+            if self._host is not None:
+                self._host.audit.tick()
             recheck.look()
 
     async def _serve(self) -> None:
