@@ -14,8 +14,9 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.runner import env, layers
+from tests.runner import env, lanes, layers
 from tests.runner.env import CHECKOUT, TroubleError, say
+from tests.runner.lanes import Job
 from tests.runner.node import with_node
 from tests.runner.place import Place, Run, newer_interpreter
 from tests.runner.report import Result, closing, summary
@@ -65,7 +66,6 @@ def inside(arguments: list[str]) -> int:
 def test(selection: list[str]) -> int:
     """All layers, or what `selection` (arguments of pytest) selects; 0 only if everything that ran passed."""
     run = Run()
-    supervisor = Supervisor()
     try:
         known = layers.present(CHECKOUT / "tests")
         # A selection names what it is about; only that layer's needs are worth an installation.
@@ -73,9 +73,9 @@ def test(selection: list[str]) -> int:
         absent = _prerequisites(chosen if selection else known)
         place = with_node(run.place())
         if selection:
-            return _selection(run, supervisor, place, selection)
-        results = [
-            _layer(supervisor, place, layer)
+            return _selection(run, place, selection)
+        own = [
+            Job(place, layer.name, ["-m", "not root", f"tests/{layer.name}"], layer.seconds)
             for layer in known
             if not layer.root_only and not any(layer in without for without in absent.values())
         ]
@@ -84,20 +84,22 @@ def test(selection: list[str]) -> int:
             for layer in known
             if any(layer in some for some in absent.values())
         ]
-        second, unavailable = _second(run, supervisor, place, known)
-        results += second
+        second, unavailable = _second(run, place, known)
+        own += second
         not_run += unavailable
+        of_root = []
         for name, seconds, arguments in _of_root(place, known):
             if os.geteuid() == 0:
-                results.append(supervisor.pytest(run.as_root(place), name, arguments, seconds))
+                of_root.append(Job(run.as_root(place), name, arguments, seconds))
             else:
                 not_run.append(f"{name}: needs root (sudo make test)")
-                not_run += [f"  {test}" for test in supervisor.names(place, arguments)]
+                not_run += [f"  {test}" for test in Supervisor().names(place, arguments)]
+        # What root runs waits for booted systems most of the time; the other layers keep a processor busy.
+        results = lanes.run([own, of_root], run.directory / "lanes")
         say(summary(results, not_run, _caches(run, place)))
         say(closing(results))
         return 1 if any(result.bad for result in results) else 0
     finally:
-        supervisor.end_leftovers()
         run.close()
 
 
@@ -117,10 +119,6 @@ def _prerequisites(known: list[layers.Layer]) -> dict[str, list[layers.Layer]]:
     return {}
 
 
-def _layer(supervisor: Supervisor, place: Place, layer: layers.Layer) -> Result:
-    return supervisor.pytest(place, layer.name, ["-m", "not root", f"tests/{layer.name}"], layer.seconds)
-
-
 def _of_root(place: Place, known: list[layers.Layer]) -> list[tuple[str, int, list[str]]]:
     """What root runs: name, seconds and arguments of each. A layer of its own is not collected a second time."""
     own = [layer for layer in known if layer.root_only]
@@ -131,9 +129,7 @@ def _of_root(place: Place, known: list[layers.Layer]) -> list[tuple[str, int, li
     return runs
 
 
-def _second(
-    run: Run, supervisor: Supervisor, place: Place, known: list[layers.Layer]
-) -> tuple[list[Result], list[str]]:
+def _second(run: Run, place: Place, known: list[layers.Layer]) -> tuple[list[Job], list[str]]:
     """The layers nearest to the interpreter once more, with the newest other one of this machine."""
     chosen = [layer for layer in known if layer.second_interpreter]
     names = " ".join(layer.name for layer in chosen)
@@ -146,14 +142,18 @@ def _second(
         return [], [f"{names} with {interpreter}: {trouble}"]
     label = Path(interpreter).name
     arguments = ["-m", "not root", *(f"tests/{layer.name}" for layer in chosen)]
-    return [supervisor.pytest(other, f"{label}: {names}", arguments, 900)], []
+    return [Job(other, f"{label}: {names}", arguments, 900)], []
 
 
-def _selection(run: Run, supervisor: Supervisor, place: Place, selection: list[str]) -> int:
+def _selection(run: Run, place: Place, selection: list[str]) -> int:
     """One selection: as the account, and as root what is marked so. No test at all is a failure."""
-    results = [supervisor.pytest(place, "selection", ["-m", "not root", *selection], 1800)]
-    if os.geteuid() == 0 and layers.has_root_tests(place.source / "tests"):
-        results.append(supervisor.pytest(run.as_root(place), "root", ["-m", "root", *selection], 1800))
+    supervisor = Supervisor()
+    try:
+        results = [supervisor.pytest(place, "selection", ["-m", "not root", *selection], 1800)]
+        if os.geteuid() == 0 and layers.has_root_tests(place.source / "tests"):
+            results.append(supervisor.pytest(run.as_root(place), "root", ["-m", "root", *selection], 1800))
+    finally:
+        supervisor.end_leftovers()
     ran = [result for result in results if not result.empty]
     return 0 if ran and not any(result.bad for result in ran) else 1
 

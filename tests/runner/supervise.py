@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -45,7 +46,8 @@ class Supervisor:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         except KeyboardInterrupt:
-            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                os.killpg(process.pid, signal.SIGTERM)
             process.wait()
             raise
         result.seconds = time.monotonic() - began
