@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 
 from amux import limits
 from amux.errors import AmuxError
@@ -201,7 +200,7 @@ class Memory:
         self.enabled = enabled
         self._audit = audit
         self._store = store
-        self._threads = Threads(THREADS)
+        self._threads = Threads(THREADS, after=store.settle)
         self._turns = Turns(THREADS_PER_UID)
 
     async def call(self, who: Who, method: str, parameters: Mapping[str, object]) -> Reply:
@@ -270,14 +269,7 @@ class Memory:
         if type(run) is _Get and (ready := self._store.ready(caller.scope, *run.arguments)) is not None:
             return ready  # for who comes through MCP
         give_back = await self._turns.take(caller.uid)
-        return await self._threads.call(partial(self._work, run, caller.scope), give_back)
-
-    def _work(self, run: _Run, scope: str) -> Reply:
-        """In a thread: the operation, and what gets on the loop left to do."""
-        try:
-            return run(self._store.scope(scope))
-        finally:
-            self._store.settle()
+        return await self._threads.call(lambda: run(self._store.scope(caller.scope)), give_back)
 
     def check_enabled(self) -> None:
         """Raises `memory_disabled` while the switch is off."""

@@ -63,10 +63,15 @@ class Job(Generic[T]):
 
 
 class Threads:
-    """At most `most` threads, started when they are first needed, until `shutdown`."""
+    """At most `most` threads, started when they are first needed, until `shutdown`.
 
-    def __init__(self, most: int) -> None:
+    `after` is called in the thread after each piece of work, when the loop knows of its outcome already: what nobody
+    should wait for. It may not raise.
+    """
+
+    def __init__(self, most: int, after: Callable[[], object] = lambda: None) -> None:
         self._most = most
+        self._after = after
         self._busy = 0
         self._threads: list[threading.Thread] = []
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
@@ -106,6 +111,7 @@ class Threads:
         while (job := self._jobs.get()) is not None:
             job.run()
             del job
+            self._after()
 
     def shutdown(self) -> None:
         """Wait for what was handed over, and end the threads. Call from anywhere but them and the loop."""

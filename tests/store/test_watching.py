@@ -40,6 +40,18 @@ def test_an_overflow_of_the_kernels_queue_means_look_at_everything(home: Home) -
 
 
 @pytest.mark.usefixtures("events_alone")
+def test_what_we_do_ourselves_does_not_fill_the_kernels_queue(home: Home) -> None:
+    home.put("a.md", "red 00")
+    assert home.hits("red") == ["a.md"]
+    for number in range(3):
+        home.scope.upsert("a.md", f"red {number:02}", home.get("a.md")["revision"])
+        home.store.settle()
+    with pytest.raises(BlockingIOError):
+        os.read(home.store._watcher._fd, 1 << 16)
+    assert home.hits("02") == ["a.md"]
+
+
+@pytest.mark.usefixtures("events_alone")
 def test_more_events_than_are_kept_for_a_scope_that_nobody_reads(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_PENDING", 10)
     home.put("a.md", "red")

@@ -37,6 +37,42 @@ def test_an_answer_comes_from_another_thread(threads: Threads) -> None:
     assert ended == [here]
 
 
+def test_nobody_waits_for_what_comes_after() -> None:
+    go, after = threading.Event(), []
+
+    def behind() -> None:
+        assert go.wait(60)
+        after.append(threading.get_ident())
+
+    slow = Threads(1, after=behind)
+
+    async def main() -> int:
+        return await slow.call(threading.get_ident, nothing)
+
+    ran = asyncio.run(main())
+    assert not after
+    go.set()
+    slow.shutdown()
+    assert after == [ran]
+
+
+def test_what_comes_after_follows_an_error_too() -> None:
+    after: list[int] = []
+    made = Threads(1, after=lambda: after.append(1))
+
+    def fail() -> None:
+        raise AmuxError("conflict", "no")
+
+    async def main() -> None:
+        for _ in range(3):
+            with pytest.raises(AmuxError):
+                await made.call(fail, nothing)
+
+    asyncio.run(main())
+    made.shutdown()
+    assert after == [1, 1, 1]
+
+
 def test_an_error_is_the_caller_s(threads: Threads) -> None:
     ended: list[int] = []
 

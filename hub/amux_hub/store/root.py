@@ -124,8 +124,10 @@ class Store:
         return self._ready.get(scope_location(scope), path, start_line, end_line, offset)
 
     def settle(self) -> None:
-        """Call from a thread after each operation: it does for `ready` what could wait."""
+        """Call from a thread after each operation: what it left to do, and nobody waits for."""
         self._ready.settle()
+        if self._watcher.available:
+            self._watcher.drain()  # what we do ourselves are events too: do not let them fill the queue
 
     def close(self) -> None:
         """Give up the lock. Nothing may be running."""

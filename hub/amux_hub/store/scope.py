@@ -69,7 +69,6 @@ class Scope:
         """A fragment of one document. docs/reference/wire.md, `Get`."""
         components = check_document(path)
         read.check_range(start_line, end_line, offset)
-        self._drain()
         with self._root(f"reading {path}") as root, _opened(root, components, path) as fd:
             if fd is None:
                 return read.missing(path)
@@ -135,7 +134,6 @@ class Scope:
                         check_quota(self._index, path, None if observed == ABSENT else size, len(data))
                     self._cache.used(self._index)
                 else:  # no new name and nothing grows: what the other documents are does not matter
-                    self._drain()
                     _check_revision(path, expected_revision, observed)
                 check_free_space(root, self.free_bytes, len(data))
                 self._settle(parent, components[: min(depth, len(components) - 1)], path)
@@ -157,10 +155,6 @@ class Scope:
                 write.remove(parent, components[-1], path)
             write.prune(root, components[:-1])
         return {"path": path, "revision": ABSENT, "already_absent": False}
-
-    def _drain(self) -> None:
-        if self._watcher.available:
-            self._watcher.drain()  # what we do ourselves are events too: do not let them fill the queue
 
     def _observe(self, parent: int, components: list[str], depth: int, path: str) -> tuple[int, str]:
         """Size and revision of what lies at the path now, from the bytes on disk."""

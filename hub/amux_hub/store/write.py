@@ -45,7 +45,6 @@ def replace(parent: int, name: str, data: bytes, path: str) -> None:
         try:
             fd = os.open(temporary, _CREATE, 0o600, dir_fd=parent)
             try:
-                os.fchmod(fd, 0o600)
                 _write_all(fd, data)
                 os.fsync(fd)
                 if os.fstat(fd).st_size != len(data):
