@@ -19,7 +19,7 @@ from tests.runner.env import CHECKOUT, TroubleError, say
 from tests.runner.lanes import Job
 from tests.runner.node import with_node
 from tests.runner.place import Place, Run, newer_interpreter
-from tests.runner.report import Result, closing, summary
+from tests.runner.report import closing, summary
 from tests.runner.supervise import Supervisor
 
 
