@@ -1,8 +1,8 @@
 """What people would use instead, each installed in a directory of its own under the user's cache.
 
-`$XDG_CACHE_HOME/amux-hub/bench`, or `~/.cache/amux-hub/bench`: a virtual environment for basic-memory (and for
-ripgrep where the system has none), an npm prefix for server-memory. Versions are pinned: the table compares
-known things. A peer that cannot be installed is named with the reason and the table goes on without it.
+`$XDG_CACHE_HOME/amux-hub/bench`, or `~/.cache/amux-hub/bench`: a virtual environment for basic-memory, an npm
+prefix for server-memory. Their versions are pinned: the table compares known things. grep and ripgrep are the
+system's. A peer that cannot be had is named with the reason and the table goes on without it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from tests.runner.place import newer_interpreter
 
 SERVER_MEMORY = ("@modelcontextprotocol/server-memory", "2026.8.31")
 BASIC_MEMORY = ("basic-memory", "0.24.1")
-RIPGREP = ("ripgrep", "15.1.0")
-"""The package of the index that brings ripgrep's own binary, for machines that have none."""
-
 _DONE = "bench-installed"
 
 
@@ -64,7 +61,8 @@ def _install(directory: Path, *commands: list[str]) -> Path:
     for command in commands:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise MissingError(f"{directory.name}: {' '.join(command[:4])} … failed: {done.stderr.strip()[-300:]}")
+            said = " ".join(done.stderr.split())[-300:]  # for a cell of the table
+            raise MissingError(f"{directory.name}: {' '.join(command[:4])} … failed: {said}")
     (directory / _DONE).touch()
     return directory
 
@@ -82,12 +80,8 @@ def grep() -> tuple[str, str]:
 
 
 def ripgrep() -> tuple[str, str]:
-    """The system's ripgrep, else the index's own package of it."""
-    found = shutil.which("rg")
-    if found is None:
-        directory = cache() / f"ripgrep-{RIPGREP[1]}"
-        found = str(_pip(directory, sys.executable, RIPGREP) / "bin" / "rg")
-    return _versioned(found, "ripgrep")
+    """The path and the version line of ripgrep."""
+    return _versioned(shutil.which("rg") or "", "rg (Debian: ripgrep)")
 
 
 def _versioned(path: str, name: str) -> tuple[str, str]:
