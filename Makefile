@@ -12,7 +12,7 @@ help:
 	@echo 'make check   lint and types alone'
 	@echo 'make lab     a root shell in a booted Debian 12 (as root); ARGS="--suite trixie", ARGS="-- COMMAND"'
 	@echo 'make bench   measure beside grep, ripgrep and two other memory servers'
-	@echo 'make bench-host  a system Hub with 10,000 principals, in a booted host (root)'
+	@echo 'make bench-host  10,000 principals, and what a launch costs, in booted hosts (root)'
 	@echo 'make pyz     dist/amux.pyz, the command-line tool as one file'
 	@echo 'make deb     dist/amux-hub_*.deb, the Debian package; ARGS="--suite trixie" for another Debian'
 	@echo 'make docs    write the generated parts of docs/reference'
@@ -39,7 +39,7 @@ bench:
 	@$(RUN) run tests/bench/run.py $(ARGS)
 
 bench-host:
-	@$(RUN) run tests/bench/principals.py $(ARGS)
+	@$(RUN) run tests/bench/host.py $(ARGS)
 
 pyz:
 	@mkdir -p dist
