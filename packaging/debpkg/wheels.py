@@ -7,6 +7,7 @@ wheels are unpacked, and of the one that comes as source (sdnotify, a single mod
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -61,8 +62,25 @@ def fetch(suite: Suite, architecture: str, directory: Path) -> list[Path]:
     """The files of all locked dependencies, from `directory` where they are there and whole, else by pip."""
     directory.mkdir(parents=True, exist_ok=True)
     wanted = locked()
-    with contextlib.suppress(LookupError):
+    with _alone(directory):
+        with contextlib.suppress(LookupError):
+            return _all(directory, wanted)
+        _download(suite, architecture, directory, wanted)
         return _all(directory, wanted)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One build at a time looks into it or downloads, so that none reads a file that another is still writing."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _download(suite: Suite, architecture: str, directory: Path, wanted: dict[str, tuple[str, set[str]]]) -> None:
     for names, chosen in (
         ([name for name in wanted if name not in SOURCES], options(suite, architecture)),
         (list(SOURCES), ["--no-binary=:all:"]),
@@ -71,7 +89,6 @@ def fetch(suite: Suite, architecture: str, directory: Path) -> list[Path]:
         lines = [f"{name}=={wanted[name][0]} {_hashes(wanted[name][1])}\n" for name in names]
         list_of.write_text("".join(lines), encoding="utf-8")
         pip("--no-deps", "--require-hashes", f"--dest={directory}", *chosen, f"--requirement={list_of}")
-    return _all(directory, wanted)
 
 
 def _hashes(hashes: set[str]) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.booted import packages
 from tests.booted.lab import image
-from tests.booted.lab.machine import ROOT, Account, Machine
+from tests.booted.lab.machine import Account, Machine
 from tests.booted.lab.recipe import SUITES
 from tests.booted.system import Maker, System
 
@@ -93,19 +93,25 @@ def accounts() -> Iterator[Callable[..., Account]]:
 
 
 @pytest.fixture(scope="session")
-def package() -> Callable[[str], Path]:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """`package(suite)`: the Debian package built for a suite; `machine.install` takes it."""
-    built: dict[str, Path] = {}
+    out = tmp_path_factory.mktemp("packages")
 
+    @cache
     def get(suite: str) -> Path:
-        if suite not in built:
-            script = ROOT / "packaging" / "build_deb.py"
-            cache = os.environ.get("AMUX_TESTS_CACHE") or str(ROOT / "build")
-            command = [sys.executable, str(script), "--suite", suite, "--cache", cache]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            built[suite] = Path(done.stdout.strip().splitlines()[-1])
-        return built[suite]
+        return packages.build(suite, out)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def higher(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`higher(suite)`: the same package as of the version `packages.HIGHER`."""
+    out = tmp_path_factory.mktemp("higher")
+
+    @cache
+    def get(suite: str) -> Path:
+        return packages.renumbered(suite, out, packages.HIGHER)
 
     return get
 

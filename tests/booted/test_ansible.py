@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from tests.booted.control import ANSIBLE, Control, Play, programs, variables
 from tests.booted.lab.machine import Machine
+from tests.booted.packages import HIGHER
 
 HUB_YAML = "/etc/amux/hub.yaml"
 MEMORY = {"amux_hub_memory_enabled": True}
@@ -62,9 +62,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(control: Control, package: Callable[[str], Path]) -> Site:
     """A test leaves it deployed as it was."""
-    # A copy: whoever builds a package meanwhile replaces the one in dist/.
-    deb = shutil.copy2(package("bookworm"), control.folder / "amux-hub.deb")
-    role: dict[str, object] = {"amux_hub_package_file": str(deb), **MEMORY}
+    role: dict[str, object] = {"amux_hub_package_file": str(package("bookworm")), **MEMORY}
     checked = control.play("deploy.yml", "--check", "--diff", **role)
     assert control.machine.run("test", "-e", "/etc/amux", check=False).returncode == 1, "a check installed something"
     return Site(control, role, checked, control.play("deploy.yml", **role))
@@ -81,18 +79,6 @@ def _running(machine: Machine, key: str) -> str:
 def _version(machine: Machine) -> str:
     asked = machine.run("dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "amux-hub", check=False)
     return asked.stdout
-
-
-def _higher(deb: Path, folder: Path) -> Path:
-    """The same package under a higher version."""
-    tree, made = folder / "tree", folder / "higher.deb"
-    subprocess.run(["dpkg-deb", "--raw-extract", str(deb), str(tree)], check=True)
-    control = tree / "DEBIAN" / "control"
-    control.write_text(re.sub("^Version: .*$", "Version: 9.9", control.read_text(), flags=re.MULTILINE))
-    subprocess.run(
-        ["dpkg-deb", "-Zgzip", "-z1", "--build", str(tree), str(made)], stdout=subprocess.DEVNULL, check=True
-    )
-    return made
 
 
 def test_ansible_lint_passes_at_its_strictest_profile(folder: Path) -> None:
@@ -166,13 +152,16 @@ def test_a_change_is_reloaded_or_restarted_as_the_setting_needs(site: Site) -> N
     host.run("systemctl", "restart", "amux-hub")
 
 
-def test_an_upgrade_brings_the_new_package_and_keeps_the_configuration(site: Site, tmp_path: Path) -> None:
+def test_an_upgrade_brings_the_new_package_and_keeps_the_configuration(
+    site: Site, higher: Callable[[str], Path]
+) -> None:
     host = site.host
     before, configuration = _process(host), host.get(HUB_YAML)
-    role = {**site.role, "amux_hub_package_file": str(_higher(Path(str(site.role["amux_hub_package_file"])), tmp_path))}
+    role = {**site.role, "amux_hub_package_file": str(higher("bookworm"))}
     play = site.control.play("upgrade.yml", **role)
     assert play.changed == ["Copy the package", "Install the package"], play.output
-    assert _version(host) == "installed 9.9"
+    assert _version(host) == f"installed {HIGHER}+deb12"
+    assert json.loads(host.run("amux", "status", "--json").stdout)["version"] == HIGHER
     assert host.get(HUB_YAML) == configuration
     assert _process(host) != before
 
@@ -221,11 +210,14 @@ def test_removing_keeps_the_memory_and_says_where(site: Site) -> None:
 
 
 def test_debian_13_by_sudo_from_its_own_apt_sources(
-    boot: Callable[..., Machine], package: Callable[[str], Path], folder: Path
+    boot: Callable[..., Machine], package: Callable[[str], Path], higher: Callable[[str], Path], folder: Path
 ) -> None:
+    """Only upgrade.yml takes what is newer there: amux_hub_package_state is `present` in deploy.yml, `latest` in it."""
     host = boot("trixie")
     host.account("deploy")
     host.put(b"deploy ALL=(ALL) NOPASSWD: ALL\n", "/etc/sudoers.d/deploy", 0o440)
+    host.run("sh", "-c", "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*; install -d /srv/packages")
+    host.put(b"deb [trusted=yes] file:/srv/packages ./\n", "/etc/apt/sources.list")
     _offer(host, package("trixie"))
     with Control(host, folder, "deploy") as control:
         first = control.play("deploy.yml", **MEMORY)
@@ -235,13 +227,19 @@ def test_debian_13_by_sudo_from_its_own_apt_sources(
         done = control.suite("--sudo")
         assert done.returncode == 0, done.stdout + done.stderr
 
+        _offer(host, higher("trixie"))
+        again = control.play("deploy.yml", **MEMORY)
+        assert (again.failed, again.changed) == (0, []), again.output
+        newest = control.play("upgrade.yml", **MEMORY)
+        assert newest.changed == ["Install from the apt sources of the host"], newest.output
+        assert _version(host) == f"installed {HIGHER}+deb13"
+        assert json.loads(host.run("amux", "status", "--json").stdout)["version"] == HIGHER
+
 
 def _offer(machine: Machine, deb: Path) -> None:
-    """Make a package the only one of the machine's apt sources."""
-    machine.run("sh", "-c", "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*; install -d /srv/packages")
+    """Put a package into the archive that is the only one of the machine's apt sources."""
     machine.put(deb, f"/srv/packages/{deb.name}")
     fields = machine.run("dpkg-deb", "--field", f"/srv/packages/{deb.name}").stdout.strip()
     digest = machine.run("sha256sum", f"/srv/packages/{deb.name}").stdout.split()[0]
     entry = f"{fields}\nFilename: ./{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
-    machine.put(entry.encode(), "/srv/packages/Packages")
-    machine.put(b"deb [trusted=yes] file:/srv/packages ./\n", "/etc/apt/sources.list")
+    machine.run("sh", "-c", "cat >>/srv/packages/Packages; echo >>/srv/packages/Packages", stdin=entry)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from amux import __version__
 from tests.booted.lab.machine import Machine
 from tests.booted.lab.recipe import SUITES
+from tests.booted.packages import HIGHER
 
 SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket")
 MARK = "/var/lib/amux/memory/kept.md"
@@ -126,30 +128,44 @@ def _restarts(machine: Machine) -> int:
     return int(machine.run("systemctl", "show", "amux-hub.service", "-p", "NRestarts", "--value").stdout)
 
 
-def test_an_upgrade_refuses_no_connection(host: Machine, package: Callable[[str], Path]) -> None:
-    host.run("systemctl", "start", "amux-hub")
-    before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
-    client = host.start("python3", "-c", ASK, "/tmp/enough", stdout=-1)
-    host.wait("a client that asks", lambda: host.run("test", "-e", "/tmp/enough.asking", check=False).returncode == 0)
-    host.install(package(host.suite))
-    host.run("touch", "/tmp/enough")
-    said = json.loads(client.communicate(timeout=60)[0])
-    assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout != before
-    assert said.pop("answered") > 20
-    assert not said
+def _version(machine: Machine) -> str:
+    """That of the Hub that answers."""
+    return str(json.loads(machine.run("amux", "status", "--json").stdout)["version"])
 
 
 def test_an_upgrade_with_a_broken_configuration_leaves_the_running_hub(
-    host: Machine, package: Callable[[str], Path], broken: Callable[[], object]
+    host: Machine, higher: Callable[[str], Path], broken: Callable[[], object]
 ) -> None:
-    host.run("systemctl", "start", "amux-hub")
+    """And the new commands work with the old Hub."""
+    host.run("amux", "system", "config", "set", "memory.enabled", "true")
+    host.run("systemctl", "restart", "amux-hub")
     before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
     broken()
-    done = host.install(package(host.suite))
+    done = host.install(higher(host.suite))
     assert "left as it is" in done.stderr
     assert "/etc/amux/hub.yaml:1: isolation" in done.stderr
     assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout == before
-    assert _answers(host)
+    assert (_version(host), host.run("amux", "--version").stdout) == (__version__, f"amux {HIGHER}\n")
+    user = host.account("ann").name
+    write = ("amux", "memory", "upsert", "a.md", "--expected-revision", "absent")
+    host.run(*write, user=user, stdin="between two versions\n")
+    assert "between two versions" in host.run("amux", "memory", "show", "a.md", user=user).stdout
+
+
+def test_an_upgrade_refuses_no_connection(host: Machine, higher: Callable[[str], Path]) -> None:
+    """The Hub that runs before it is the older one, whichever tests ran before this one."""
+    host.run("systemctl", "start", "amux-hub")
+    assert _version(host) == __version__
+    before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
+    client = host.start("python3", "-c", ASK, "/tmp/enough", stdout=-1)
+    host.wait("a client that asks", lambda: host.run("test", "-e", "/tmp/enough.asking", check=False).returncode == 0)
+    host.install(higher(host.suite))
+    host.run("touch", "/tmp/enough")
+    said = json.loads(client.communicate(timeout=60)[0])
+    assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout != before
+    assert _version(host) == HIGHER
+    assert said.pop("answered") > 20
+    assert not said
 
 
 def test_removing_and_purging_keep_the_memory_and_say_so(host: Machine, package: Callable[[str], Path]) -> None:
