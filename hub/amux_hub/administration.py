@@ -34,6 +34,15 @@ class Host(NamedTuple):
     audit: Audit
 
 
+class Measured(NamedTuple):
+    """What a scope holds; `refused` says why it could not be looked at."""
+
+    scope: str
+    documents: int
+    bytes: int
+    refused: str = ""
+
+
 class Administration:
     """`host` is None at a private Hub."""
 
@@ -77,8 +86,8 @@ class Administration:
             raise AmuxError("not_found", f"there is no principal {name[:80]!r}", principal=name[:80])
         return record
 
-    async def usage(self, after: str, most: int) -> tuple[list[tuple[str, int, int]], int]:
-        """(scope, documents, bytes) behind the scope `after`, and how many scopes there are in all.
+    async def usage(self, after: str, most: int) -> tuple[list[Measured], int]:
+        """What each scope behind `after` holds, and how many scopes there are in all.
 
         Whole scopes, for a principal may be called `global` too.
         """
@@ -87,10 +96,13 @@ class Administration:
             records = await asyncio.to_thread(self._host[0].records)
             scopes += [scope_of(record.principal, isolation=True) for record in records]
         chosen = _page(scopes, after, most, lambda scope: scope)
-        return [(scope, *await asyncio.to_thread(self._measure, scope)) for scope in chosen], len(scopes)
+        return [await asyncio.to_thread(self._measure, scope) for scope in chosen], len(scopes)
 
-    def _measure(self, scope: str) -> tuple[int, int]:
-        return self._store.scope(scope).measure()
+    def _measure(self, scope: str) -> Measured:
+        try:
+            return Measured(scope, *self._store.scope(scope).measure())
+        except AmuxError as error:  # one that cannot be looked at hides no other
+            return Measured(scope, 0, 0, error.message)
 
     def connections(self, after: int, most: int) -> tuple[list[Connection], int]:
         """Open connections, oldest first, skipping `after`; and how many there are in all."""

@@ -15,6 +15,7 @@ from amux.errors import AmuxError
 from amux_hub.audit import Audit
 from amux_hub.identity import Caller
 from amux_hub.store import Store
+from amux_hub.store.owner import OwnerError
 from amux_hub.store.paths import check_document, check_prefix
 from amux_hub.store.read import check_range
 from amux_hub.store.reply import Reply
@@ -246,7 +247,7 @@ class Memory:
         try:
             answer = await work
         except AmuxError as error:
-            if writes or error.code in _RIGHTS:
+            if writes or error.code in _RIGHTS or isinstance(error, OwnerError):
                 which = {"principal": caller.principal, "path": str(parameters.get("path") or "")}
                 audit.refused(method, caller.uid, error.code, **which)
             raise

@@ -192,6 +192,42 @@ def test_a_retired_principal_is_nobody_and_its_memory_stays_until_it_is_purged(s
     assert {one: len(system.audit(one, principal=alice)) for one in ("retire", "purge")} == {"retire": 1, "purge": 1}
 
 
+def test_d7_exchanged_directories_are_served_to_nobody_and_mended_as_the_doctor_says(
+    system: System, person: Maker
+) -> None:
+    alice, bob = person("alice"), person("bob")
+    system.write(alice, "a.md", "her secret\n")
+    system.write(bob, "b.md", "his\n")
+    assert system.read(alice, "a.md") == "her secret\n"
+    one, two = (f"/var/lib/amux/memory/users/{digest(name)}" for name in (alice, bob))
+    system.machine.run("sh", "-ec", f"mv {one} {one}.x; mv {two} {one}; mv {one}.x {two}")
+    kept = system.tree()
+    for user in (alice, bob):
+        told = {name: system.refusal(user, name, **CALLS[name]) for name in MEMORY}
+        assert {name: one.code for name, one in told.items()} == dict.fromkeys(MEMORY, "UnsafeFile")
+        assert "secret" not in json.dumps([one.parameters for one in told.values()])
+    assert system.audited("search", principal=bob, outcome="unsafe_file")  # it came first in its second
+    usage = {one["principal"]: one for one in system.admin("usage")["usage"]}
+    assert "refused" in usage[bob] and "refused" not in usage["global"]
+    system.admin("principals", "retire", bob)
+    assert system.admin("principals", "purge", "--yes", bob, check=False)["error"]["code"] == "unsafe_file"
+    assert system.tree() == kept
+
+    def marks() -> list[dict[str, str]]:
+        checks = json.loads(system.machine.run("amux", "doctor", "--json", check=False).stdout)["checks"]
+        (found,) = (check["findings"] for check in checks if check["name"] == "store-marks")
+        return [*found]
+
+    found = marks()
+    assert {(finding["what"], finding["found"].split(",")[0]) for finding in found} == {
+        ("alice", "the memory principal:bob"),
+        ("bob", "the memory principal:alice"),
+    }
+    system.machine.run("sh", "-ec", next(finding["fix"] for finding in found if "mv" in finding["fix"]))
+    assert marks() == []
+    assert system.read(alice, "a.md") == "her secret\n"
+
+
 def test_root_is_the_administrator_and_has_no_memory(system: System) -> None:
     who = system.who(None)
     assert (who["administrator"], who["principal"], who["scope"]) == (True, "", "")

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +22,11 @@ from amux_hub.doctor.checks import CHECKS
 from amux_hub.doctor.host import Host, Places
 from amux_hub.registry import record as records
 from amux_hub.registry.record import SELF, Pin, Record
+from amux_hub.store.owner import MARK, text_of
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
+
+STORE = [check for check in CHECKS if check.name.startswith("store-") or check.name == "memory-pointers"]
 
 needs_an_ordinary_account = pytest.mark.skipif(
     os.geteuid() == 0, reason="root may read everything: runs in the layer of the ordinary account"
@@ -81,6 +85,9 @@ class Made:
             (self.memory / "users").mkdir(mode=0o700, exist_ok=True)
             path = self.memory / "users" / records.file_name(principal).removesuffix(".json")
         path.mkdir(mode=0o700, exist_ok=True)
+        if principal:
+            (path / MARK).write_bytes(text_of(f"principal:{principal}"))
+            (path / MARK).chmod(0o600)
         return path
 
     def put(self, path: Path, data: bytes | str = "# Text\n") -> Path:
@@ -122,6 +129,18 @@ def told(result: Result) -> set[tuple[str, str]]:
 
 def text(result: Result) -> str:
     return json.dumps([vars(finding) for finding in result.findings], ensure_ascii=False)
+
+
+def findings(made: Made, **changes: object) -> dict[str, set[tuple[str, str]]]:
+    """What every check of the store tells that tells anything."""
+    found = {result.name: told(result) for result in results(STORE, made.host(**changes))}
+    return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def mend(made: Made, name: str) -> None:
+    """Paste the fixes of a check into a shell."""
+    for finding in made.run(name).findings:
+        subprocess.run(["bash", "-ec", finding.fix], check=True, stdin=subprocess.DEVNULL)
 
 
 @contextmanager

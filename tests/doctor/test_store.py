@@ -20,22 +20,19 @@ from amux_hub.doctor.check import results
 from amux_hub.doctor.checks import CHECKS
 from amux_hub.doctor.finding import SHOWN
 from amux_hub.store import root, write
-from tests.doctor.kit import ME, Made, a_hub, answering, needs_an_ordinary_account, text, told
+from tests.doctor.kit import (
+    ME,
+    Made,
+    a_hub,
+    answering,
+    findings,
+    mend,
+    needs_an_ordinary_account,
+    text,
+    told,
+)
 
-STORE = [check for check in CHECKS if check.name.startswith("store-") or check.name == "memory-pointers"]
 SECRET = "lantern-of-the-secret"
-
-
-def findings(made: Made, **changes: object) -> dict[str, set[tuple[str, str]]]:
-    """What every check of the store tells that tells anything."""
-    found = {result.name: told(result) for result in results(STORE, made.host(**changes))}
-    return {name: kinds for name, kinds in found.items() if kinds}
-
-
-def mend(made: Made, name: str) -> None:
-    """Paste the fixes of a check into a shell."""
-    for finding in made.run(name).findings:
-        subprocess.run(["bash", "-ec", finding.fix], check=True, stdin=subprocess.DEVNULL)
 
 
 def test_a_memory_as_it_should_be(made: Made) -> None:

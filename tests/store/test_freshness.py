@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from amux_hub.store import owner
 from tests.store.kit import WAIT_SECONDS, Home, sha
 
 OLD, NEW = b"# Old\nred herring\n", b"# New\nblue whale!\n"
@@ -329,6 +330,7 @@ def test_the_directory_above_a_scope_replaced(home: Home, looking: str) -> None:
     (home.path / "memory/users").rename(home.path / "away")
     assert home.hits("red") == []
     home.disk.mkdir(parents=True, mode=0o700)
+    home.put(owner.MARK, owner.text_of("principal:alice"))
     home.put("b.md", NEW)
     assert home.hits("blue") == ["b.md"]  # before any hit of the old ones could be found out
     check(home, looking, "b.md", NEW)

@@ -12,7 +12,7 @@ import pytest
 from amux.errors import AmuxError
 from amux_hub import accounts
 from amux_hub.accounts import Account
-from amux_hub.administration import Administration, Host
+from amux_hub.administration import Administration, Host, Measured
 from amux_hub.admission import Admission
 from amux_hub.audit import Audit, Field
 from amux_hub.identity import Caller, Identity, Peer
@@ -95,23 +95,41 @@ def documents(world: World, name: str) -> int:
 
 def test_usage_counts_each_principal_and_nothing_of_what_it_stores(world: World) -> None:
     found, total = world.run(world.made.usage("", 20))
-    assert found == [("global", 0, 0), ("principal:ann", 1, 12), ("principal:bob", 1, 12)]
+    assert found == [Measured("global", 0, 0), Measured("principal:ann", 1, 12), Measured("principal:bob", 1, 12)]
     assert total == 3
-    assert world.run(world.made.usage("principal:ann", 1))[0] == [("principal:bob", 1, 12)]
+    assert world.run(world.made.usage("principal:ann", 1))[0] == [Measured("principal:bob", 1, 12)]
 
 
 def test_usage_tells_a_principal_called_global_from_everybody(world: World) -> None:
     world.registry.principal_of(Account(1003, "global"), None)
     world.store.scope("principal:global").upsert("a.md", "hers", "absent")
     found, total = world.run(world.made.usage("", 20))
-    assert {scope: documents for scope, documents, _ in found}["global"] == 0
-    assert {scope: documents for scope, documents, _ in found}["principal:global"] == 1
+    assert {one.scope: one.documents for one in found}["global"] == 0
+    assert {one.scope: one.documents for one in found}["principal:global"] == 1
     assert total == len(found) == 4
     pages, after = [], ""
     while page := world.run(world.made.usage(after, 1))[0]:
         pages += page
         after = page[-1][0]
     assert pages == found, "none is left out between two pages"
+
+
+def test_d7_usage_and_purge_of_an_exchanged_memory(world: World) -> None:
+    """One that cannot be looked at hides no other, and a purge never deletes another's."""
+    users = world.home / "memory" / "users"
+    (ann,) = [one for one in users.iterdir() if (one / "ann").exists()]
+    (bob,) = [one for one in users.iterdir() if (one / "bob").exists()]
+    ann.rename(users / "swap")
+    bob.rename(ann)
+    found, _ = world.run(world.made.usage("", 20))
+    assert [(one.scope, one.documents, bool(one.refused)) for one in found] == [
+        ("global", 0, False),
+        ("principal:ann", 0, True),
+        ("principal:bob", 0, False),
+    ]
+    world.run(world.made.retire(ROOT, "ann"))
+    assert world.refused(world.made.purge(ROOT, "ann")) == "unsafe_file"
+    assert (ann / "bob").exists() and world.registry.get("ann") is not None
 
 
 def test_a_purge_takes_what_was_retired_and_nothing_else(world: World) -> None:
@@ -226,7 +244,7 @@ def test_a_private_hub_has_no_principals(world: World) -> None:
     private = Administration(world.store, world.sessions, world.connections, isolation=False, host=None)
     assert world.refused(private.principals("", 20)) == "forbidden"
     assert world.refused(private.retire(ROOT, "ann")) == "forbidden"
-    assert world.run(private.usage("", 20)) == ([("global", 0, 0)], 1)
+    assert world.run(private.usage("", 20)) == ([Measured("global", 0, 0)], 1)
 
 
 def test_connections_are_listed_oldest_first_and_forgotten_when_released(world: World) -> None:

@@ -106,3 +106,18 @@ def test_root_has_no_memory_whatever_it_asks(store: Store) -> None:
     ):
         assert world.refused(method, ROOT, **parameters) == "identity_refused"
     world.memory.close()
+
+
+def test_d7_whoever_meets_anothers_memory_is_told_to_the_audit(store: Store, tmp_path: Path) -> None:
+    world = World(store, enabled=True)
+    world.call("upsert", path="a.md", content="hers", expected_revision="absent")
+    (directory,) = (tmp_path / "home" / "memory" / "users").iterdir()
+    (directory / ".amux-owner").write_text("principal:bob\n")
+    del world.audit.told[:]
+    (directory / "touched").touch()
+    assert world.refused("get", path="a.md") == "unsafe_file"
+    assert world.refused("search", query="hers") == "unsafe_file"
+    assert world.refused("list") == "unsafe_file"
+    assert [told[:2] for told in world.audit.told] == [(name, "unsafe_file") for name in ("get", "search", "list")]
+    assert {told[2]["principal"] for told in world.audit.told} == {"ann"}
+    world.memory.close()

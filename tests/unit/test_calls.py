@@ -15,7 +15,7 @@ import pytest
 from amux.errors import AmuxError
 from amux_hub.identity import Caller
 from amux_hub.memory import Memory, check_binding
-from amux_hub.store import Store
+from amux_hub.store import Store, owner
 from amux_hub.store.root import scope_location
 from tests.refusals import refused
 
@@ -49,6 +49,7 @@ def disk(tmp_path: Path) -> Path:
 def put(disk: Path, path: str, data: bytes) -> None:
     """Write a file as any program would, directories included."""
     (disk / path).parent.mkdir(parents=True, exist_ok=True)
+    (disk / owner.MARK).write_bytes(owner.text_of(ALICE.scope))
     (disk / path).write_bytes(data)
 
 
@@ -237,7 +238,7 @@ def test_a_name_that_could_not_be_made_now_is_reached_by_its_exact_bytes(
     gone = call(memory, "forget", path=path, expected_revision=shorter["revision"])
     assert gone["already_absent"] is False
     assert call(memory, "get", path=path)["exists"] is False
-    assert {found.name: found.read_bytes() for found in disk.iterdir()} == {other: b"other"}
+    assert {found.name: found.read_bytes() for found in disk.glob("*.md")} == {other: b"other"}
 
 
 def test_while_off_every_data_call_is_refused_and_every_file_kept(store: Store, memory: Memory) -> None:

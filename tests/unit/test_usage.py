@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from amux.cli import admin
-from amux_hub.administration import Administration
+from amux_hub.administration import Administration, Measured
 from amux_hub.identity import Caller
 from amux_hub.interfaces.people import PAGE, PeopleMethods
 
@@ -21,9 +21,9 @@ class _Counted:
     def __init__(self, scopes: list[str]) -> None:
         self.scopes = scopes
 
-    async def usage(self, after: str, most: int) -> tuple[list[tuple[str, int, int]], int]:
+    async def usage(self, after: str, most: int) -> tuple[list[Measured], int]:
         behind = [scope for scope in self.scopes if scope > after]
-        return [(scope, 1, 1024) for scope in behind[:most]], len(self.scopes)
+        return [Measured(scope, 1, 1024) for scope in behind[:most]], len(self.scopes)
 
 
 class _Methods(PeopleMethods):
@@ -52,6 +52,22 @@ def test_pages_go_on_behind_the_last_scope() -> None:
     second = _ask(scopes, first["next_after"])
     assert [one["scope"] for one in first["usage"] + second["usage"]] == scopes
     assert "next_after" not in second
+
+
+def test_a_memory_that_cannot_be_counted_says_why_in_its_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def usage(_self: _Counted, _after: str, _most: int) -> tuple[list[Measured], int]:
+        return [Measured("principal:ann", 0, 0, "is another's"), Measured("principal:bob", 1, 1024)], 2
+
+    monkeypatch.setattr(_Counted, "usage", usage)
+    reply = _ask([])
+    assert [one.get("refused") for one in reply["usage"]] == ["is another's", None]
+    monkeypatch.setattr(admin, "_pages", lambda _method, field: (reply.pop(field), reply))
+    monkeypatch.setattr(admin, "as_json", lambda _options: False)
+    admin.usage.main([], standalone_mode=False)
+    ann, bob = capfd.readouterr().out.splitlines()
+    assert ann.split(maxsplit=1) == ["principal:ann", "is another's"] and " 1 of 1024 documents" in bob
 
 
 def test_a_person_reads_whose_memory_it_is(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -145,6 +145,9 @@ def usage(json: bool) -> int:
         width = max((len(one["scope"]) for one in found), default=0)
         documents, size = rest["scope_documents"], rest["scope_bytes"]
         for one in found:
+            if one.get("refused"):
+                yield f"{one['scope']:<{width}}  {one['refused']}"
+                continue
             share = max(one["documents"] / documents, one["bytes"] / size)
             yield (
                 f"{one['scope']:<{width}}  {one['documents']:>5} of {documents} documents"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from amux import limits
 from amux_hub.doctor import document, pointers
 from amux_hub.doctor.finding import forms, plain, shell
+from amux_hub.store.owner import MARK
 from amux_hub.store.paths import SUFFIX, entry_fault, nfc, twin_key
 from amux_hub.store.write import TEMPORARY
 
@@ -102,7 +103,7 @@ class Scope:
         if not is_directory and not stat.S_ISREG(status.st_mode):
             self.kind(child, status)
             return False
-        if name.startswith("."):
+        if name.startswith(".") and child != [MARK]:
             self._hidden(child, status)
             return False
         if not is_directory:
@@ -111,6 +112,9 @@ class Scope:
                 self._linked(child, status)
             else:
                 self._owner(child, status)
+            if child == [MARK]:
+                self.entries -= 1
+                return False
             if not name.endswith(SUFFIX):
                 found = self.survey.findings["store-names"]
                 found.note("other", self._what(child), f"no {SUFFIX} file: not served, not counted")

@@ -69,6 +69,7 @@ _WALK = surveys.SECONDS + 60
 CHECKS = (
     Check("store-scopes", _scopes, _WALK),
     Check("store-lock", _lock),
+    Check("store-marks", _told("store-marks", "whose each memory is, as it says itself"), _WALK),
     Check("store-kinds", _told("store-kinds", "links, devices, FIFOs, sockets"), _WALK),
     Check("store-owners", _told("store-owners", "whose everything is"), _WALK),
     Check("store-modes", _told("store-modes", "directories 0700, files 0600"), _WALK),

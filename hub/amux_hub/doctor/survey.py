@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from amux_hub.doctor import marks
 from amux_hub.doctor.finding import Findings, shell
 from amux_hub.doctor.scope import DIRECTORY, Scope
 from amux_hub.store.root import GLOBAL, USERS
@@ -76,7 +77,7 @@ def take(subject: Subject, seconds: float = SECONDS) -> Survey:
         for name in sorted(os.listdir(fd)):
             path = os.path.join(memory, name)
             if name == GLOBAL:
-                _scope(survey, subject, fd, name, GLOBAL, path, until)
+                _scope(survey, subject, fd, [GLOBAL], GLOBAL, path, until)
             elif name == USERS:
                 _users(survey, subject, fd, path, until)
             elif name != LOCK:
@@ -96,12 +97,15 @@ def _users(survey: Survey, subject: Subject, memory: int, path: str, until: floa
         for name in sorted(os.listdir(fd)):
             if _HASH.fullmatch(name):
                 label = subject.principals.get(name, f"{USERS}/{name[:12]}…")
-                _scope(survey, subject, fd, name, label, os.path.join(path, name), until)
+                _scope(survey, subject, fd, [USERS, name], label, os.path.join(path, name), until)
     finally:
         os.close(fd)
 
 
-def _scope(survey: Survey, subject: Subject, parent: int, name: str, label: str, path: str, until: float) -> None:
+def _scope(
+    survey: Survey, subject: Subject, parent: int, location: list[str], label: str, path: str, until: float
+) -> None:
+    name = location[-1]
     if time.monotonic() > until:
         survey.late.append(label)
         return
@@ -114,6 +118,7 @@ def _scope(survey: Survey, subject: Subject, parent: int, name: str, label: str,
     if (fd := scope.enter(parent, name, [], status)) is None:
         return
     try:
+        marks.judge(subject, survey.findings["store-marks"], fd, location, label)
         scope.walk(fd, [])
     finally:
         os.close(fd)
@@ -136,5 +141,3 @@ def lock_holders(proc: str, path: str) -> list[int]:
             if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
                 holders.append(int(fields[4]))
     return sorted(set(holders))
-
-

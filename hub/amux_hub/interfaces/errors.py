@@ -21,7 +21,7 @@ MEANINGS = {
     "name_twin": "The new name differs from an existing or reserved one only in case or Unicode form.",
     "invalid_content": "The content is not a text that can be stored.",
     "not_utf8": "It is not UTF-8: details.position is the first bad byte, details.observed_revision its hash.",
-    "unsafe_file": "The name leads to something that is not a plain file of the Hub's own.",
+    "unsafe_file": "The name leads to something that is not a plain file of the Hub's own, or to another's memory.",
     "not_found": "There is no such thing.",
     "conflict": "The revision is not the current one, which is details.observed_revision. Nothing changed.",
     "limit_exceeded": "A limit is exceeded: details.limit, details.value and details.found say which.",

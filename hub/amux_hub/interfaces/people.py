@@ -7,7 +7,7 @@ from asyncvarlink import varlinkmethod
 
 from amux import limits
 from amux.errors import AmuxError
-from amux_hub.administration import Administration
+from amux_hub.administration import Administration, Measured
 from amux_hub.identity import Caller
 from amux_hub.interfaces.shared import REPLY_BUDGET, fitting
 from amux_hub.registry import Record
@@ -40,11 +40,15 @@ class PrincipalsReply(_Principals, total=False):
     next_after: str
 
 
-class Usage(typing.TypedDict):
+class _Usage(typing.TypedDict):
     scope: str
     principal: str
     documents: int
     bytes: int
+
+
+class Usage(_Usage, total=False):
+    refused: str
 
 
 class _UsageReply(typing.TypedDict):
@@ -134,10 +138,7 @@ class PeopleMethods:
         """
         await self._administrator()
         found, total = await self._administration.usage(after or "", PAGE)
-        usage: list[Usage] = [
-            {"scope": scope, "principal": scope.removeprefix("principal:"), "documents": count, "bytes": size}
-            for scope, count, size in found
-        ]
+        usage = [_usage(one) for one in found]
         shown = fitting(usage)
         reply: UsageReply = {
             "usage": shown,
@@ -164,6 +165,18 @@ class PeopleMethods:
         if first + len(shown) < total:
             reply["next_after"] = first + len(shown)
         return reply
+
+
+def _usage(one: Measured) -> Usage:
+    usage: Usage = {
+        "scope": one.scope,
+        "principal": one.scope.removeprefix("principal:"),
+        "documents": one.documents,
+        "bytes": one.bytes,
+    }
+    if one.refused:
+        usage["refused"] = one.refused
+    return usage
 
 
 def _principal(record: Record) -> Principal:

@@ -10,6 +10,7 @@ from amux import limits
 from amux.errors import AmuxError
 from amux_hub.store import tree
 from amux_hub.store.faults import storage_error
+from amux_hub.store.owner import MARK
 from amux_hub.store.paths import SUFFIX, entry_fault, printable, twin_key
 
 Watch = Callable[[int], int | None]
@@ -172,6 +173,8 @@ class _Walk:
         census.names.setdefault(directory, {})
         with os.scandir(fd) as listing:
             for entry in listing:
+                if entry.name == MARK:
+                    continue  # ours: it takes nothing of what a person may have
                 census.entries += 1
                 if census.entries > limits.SCAN_ENTRIES:
                     census.complete = False

@@ -49,16 +49,19 @@ class Ready:
         self._call.restype = ctypes.c_long
         self._call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
 
-    def get(self, location: list[str], path: str, start_line: int, end_line: int, offset: int) -> Reply | None:
+    def get(
+        self, location: list[str], place: tree.Place, path: str, start_line: int, end_line: int, offset: int
+    ) -> Reply | None:
         """The answer of `Scope.get`, or None where that would have to wait, has no document or raises.
 
-        `path` was checked. Documents that are larger than a write may make them are left to a thread too.
+        `path` was checked. `place` is the scope's directory: another one, or a changed one, is left to a thread, and
+        so are documents that are larger than a write may make them.
         """
         if not self._works:
             return None
         opened: list[int] = []
         try:
-            data = self._read("/".join([*location, path]).encode().split(b"/"), opened)
+            data = self._read("/".join([*location, path]).encode().split(b"/"), len(location), place, opened)
             return None if data is None else read.get(path, data, start_line, end_line, offset)
         except OSError as error:
             if error.errno in _CANNOT:
@@ -84,11 +87,12 @@ class Ready:
         opened.append(fd)
         return fd
 
-    def _read(self, names: list[bytes], opened: list[int]) -> bytes | None:
+    def _read(self, names: list[bytes], scope: int, place: tree.Place, opened: list[int]) -> bytes | None:
         parent = self._memory
-        for name in names[:-1]:
+        for depth, name in enumerate(names[:-1], 1):
             parent = self._open(name, parent, _DIRECTORY, opened)
-            if os.fstat(parent).st_uid != os.geteuid():
+            status = os.fstat(parent)
+            if status.st_uid != os.geteuid() or (depth == scope and tree.place(status) != place):
                 return None
         # Looked at before it is opened: opening a device can do something.
         before = os.fstat(self._open(names[-1], parent, _NAME, opened))

@@ -13,6 +13,7 @@ from amux.errors import AmuxError
 from amux_hub.store import purge, tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
+from amux_hub.store.owner import PRINCIPAL
 from amux_hub.store.ready import Ready
 from amux_hub.store.reply import Reply
 from amux_hub.store.scope import Scope
@@ -21,16 +22,15 @@ from amux_hub.store.watch import Watcher
 _LOCK = ".amux-lock"
 GLOBAL = "global"
 USERS = "users"
-_PRINCIPAL = "principal:"
 
 
 def scope_location(scope: str) -> list[str]:
     """Directories of a scope below the memory root: `global`, or `users/<sha256(principal-id)>`."""
     if scope == GLOBAL:
         return [GLOBAL]
-    if not scope.startswith(_PRINCIPAL) or scope == _PRINCIPAL:
+    if not scope.startswith(PRINCIPAL) or scope == PRINCIPAL:
         raise ValueError(f"not a scope: {scope!r}")
-    return [USERS, hashlib.sha256(scope.removeprefix(_PRINCIPAL).encode()).hexdigest()]
+    return [USERS, hashlib.sha256(scope.removeprefix(PRINCIPAL).encode()).hexdigest()]
 
 
 def _say_who(fd: int) -> None:
@@ -115,13 +115,18 @@ class Store:
         with self._guard:
             found = self._scopes.get(scope)
             if found is None:
-                found = Scope(self._memory, scope_location(scope), self._watcher, self.cache, self.free_bytes)
+                location = scope_location(scope)
+                found = Scope(self._memory, scope, location, self._watcher, self.cache, self.free_bytes)
                 self._scopes[scope] = found
             return found
 
     def ready(self, scope: str, path: str, start_line: int, end_line: int, offset: int) -> Reply | None:
         """The answer of `Scope.get` if it can be had without waiting, for the loop; else None, for a thread."""
-        return self._ready.get(scope_location(scope), path, start_line, end_line, offset)
+        found = self._scopes.get(scope)
+        place = None if found is None else found.judged()
+        if place is None:
+            return None
+        return self._ready.get(scope_location(scope), place, path, start_line, end_line, offset)
 
     def settle(self) -> None:
         """Call from a thread after each operation: what it left to do, and nobody waits for."""

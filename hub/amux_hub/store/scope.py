@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 from amux import limits
 from amux.errors import AmuxError
-from amux_hub.store import census, content, purge, read, reply, tree, write
+from amux_hub.store import census, content, owner, purge, read, reply, tree, write
 from amux_hub.store.cache import Cache
 from amux_hub.store.faults import storage_error
 from amux_hub.store.index import Index
@@ -31,13 +32,21 @@ _ENTRY_KEY = twin_key(limits.ENTRY_NAME)
 _DURABLE = 4096
 """Directories remembered as synced; when there are more, all are synced again."""
 
+MARK_SECONDS = 60.0
+"""How long a directory that looks the same is known as the one whose mark was read."""
+
 
 class Scope:
     """Made by `Store.scope`, once a scope. `location` are the directories below the memory root."""
 
-    def __init__(self, memory: int, location: list[str], watcher: Watcher, cache: Cache, free_bytes: int) -> None:
+    def __init__(
+        self, memory: int, name: str, location: list[str], watcher: Watcher, cache: Cache, free_bytes: int
+    ) -> None:
         self._memory = memory
+        self._name = name
         self._location = location
+        self._where = "/".join(["memory", *location])
+        self._judged: tuple[tree.Place, float] | None = None
         self._watcher = watcher
         self._cache = cache
         self.free_bytes = free_bytes
@@ -47,7 +56,7 @@ class Scope:
 
     @contextlib.contextmanager
     def _root(self, doing: str, create: bool = False) -> Iterator[int | None]:
-        """The scope's directory, None if nobody wrote to it yet.
+        """The scope's directory, None if nobody wrote to it yet; one that is another scope's raises OwnerError.
 
         What the operating system refuses within the block becomes a typed error that says `doing`: nothing may
         fail in it once a document was changed.
@@ -56,12 +65,38 @@ class Scope:
             while True:
                 with tree.directory(self._memory, self._location, self._location[-1]) as (fd, depth):
                     found = depth == len(self._location)
+                    if found:
+                        self._judge(fd, create=create)
                     if found or not create:
                         yield fd if found else None
                         return
                     os.close(tree.make_root(self._location[depth], fd))
         except OSError as error:
             raise storage_error(error, doing) from error
+
+    def _judge(self, root: int, *, create: bool) -> None:
+        """Raises OwnerError if `root` is another scope's; `create` marks one that is nobody's yet."""
+        place = tree.place(os.fstat(root))
+        if self.judged() == place:
+            return
+        self._judged = None
+        if not owner.judge(root, self._name, self._where):
+            if not create:
+                return
+            owner.mark(root, self._name, self._where)
+            place = tree.place(os.fstat(root))
+        self._judged = place, time.monotonic() + MARK_SECONDS
+
+    def _changed(self, root: int) -> None:
+        """It was us who changed the directory `root`, so it is still the one that was judged, for no longer."""
+        judged = self._judged
+        if judged is not None:
+            self._judged = tree.place(os.fstat(root)), judged[1]
+
+    def judged(self) -> tree.Place | None:
+        """The directory that is known to be this scope's, as long as that holds."""
+        judged = self._judged
+        return judged[0] if judged is not None and judged[1] > time.monotonic() else None
 
     # Reading
 
@@ -105,11 +140,18 @@ class Scope:
         return len(sizes), sum(sizes)
 
     def purge(self) -> bool:
-        """Remove everything here for good, the scope's directory too; False if there was nothing."""
+        """Remove everything here for good, the scope's directory too; False if there was nothing.
+
+        Raises OwnerError, with everything as it was, if what lies there is another scope's.
+        """
         *parents, name = self._location
         with self._writing, self._index.lock:
-            with tree.directory(self._memory, parents, name) as (parent, depth):
-                gone = depth == len(parents) and purge.purge(parent, name, f"the memory in {'/'.join(self._location)}")
+            with self._root("removing the memory") as root:
+                gone = root is not None
+            if gone:
+                with tree.directory(self._memory, parents, name) as (parent, depth):
+                    gone = depth == len(parents) and purge.purge(parent, name, f"the memory in {self._where}")
+            self._judged = None
             self._index.drop()
             self._durable.clear()
         self._cache.used(self._index)
@@ -138,6 +180,7 @@ class Scope:
                 check_free_space(root, self.free_bytes, len(data))
                 self._settle(parent, components[: min(depth, len(components) - 1)], path)
                 self._store(parent, components[depth:], data, path)
+            self._changed(root)
         return {"path": path, "revision": read.revision_of(data)}
 
     def forget(self, path: str, expected_revision: str) -> reply.Reply:
@@ -154,6 +197,7 @@ class Scope:
                 _check_revision(path, expected_revision, observed, "deleted")
                 write.remove(parent, components[-1], path)
             write.prune(root, components[:-1])
+            self._changed(root)
         return {"path": path, "revision": ABSENT, "already_absent": False}
 
     def _observe(self, parent: int, components: list[str], depth: int, path: str) -> tuple[int, str]:

@@ -25,6 +25,9 @@ _CHUNK = 1024 * 1024
 Signature = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime in ns: two equal ones name the same bytes, but see index.GRAIN_NS."""
 
+Place = tuple[int, int, int]
+"""Device, inode and ctime in ns of a directory: a new one may get the inode of one that is gone, not its ctime too."""
+
 NOT_REGULAR, LINKED, FOREIGN, UNREADABLE = (
     "not a regular file",
     "more than one hard link",
@@ -35,6 +38,10 @@ NOT_REGULAR, LINKED, FOREIGN, UNREADABLE = (
 
 def signature(status: os.stat_result) -> Signature:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def place(status: os.stat_result) -> Place:
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def file_fault(status: os.stat_result) -> str | None:
