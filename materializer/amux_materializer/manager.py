@@ -17,7 +17,7 @@ class UnfitError(Exception):
 
 
 def listener() -> socket.socket:
-    """The socket `pam`, the only one that may be passed. Raises `UnfitError`."""
+    """The socket `launch`, the only one that may be passed. Raises `UnfitError`."""
     env = os.environ
     if env.get("LISTEN_PID") != str(os.getpid()):
         raise UnfitError("no socket was passed: start it by systemctl start amux-materializer.socket")

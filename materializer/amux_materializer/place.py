@@ -37,7 +37,7 @@ class Place:
         try:
             self._fd = os.open(path, os.O_RDONLY | _DIRECTORY)
         except OSError as error:
-            raise UnfitError(f"{path}: {error.strerror}: run systemd-tmpfiles --create amux.conf") from None
+            raise UnfitError(f"{path}: {error.strerror}: systemctl restart amux-materializer mounts it") from None
         found = os.fstat(self._fd)
         if found.st_uid != owner or found.st_mode & 0o022:
             mode = stat.S_IMODE(found.st_mode)

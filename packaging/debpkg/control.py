@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 from email.parser import HeaderParser
 from email.utils import formatdate
@@ -78,11 +79,12 @@ def write(root: Path, suite: Suite, version: str, epoch: int) -> None:
         "@UNITS@": units,
         "@SOCKETS@": [name for name in units if name.endswith(".socket")],
         "@SERVICES@": [name for name in units if name.endswith(".service")],
+        "@MOUNTS@": tree.mounts(),
     }
     for name in SCRIPTS:
         text = (tree.FILES / name).read_text(encoding="utf-8")
         for word, values in words.items():
-            text = text.replace(word, " ".join(values))
+            text = text.replace(word, shlex.join(values))
         (control / name).write_text(text, encoding="utf-8")
         (control / name).chmod(0o755)
 

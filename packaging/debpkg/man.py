@@ -1,6 +1,6 @@
 """The man pages, man(7): written from the help of the programs and the tables of the code, so that they cannot differ.
 
-What no table says (amux-pam) stands in files/ as it is.
+What no table says (root's helpers) stands in files/ as it is.
 """
 
 from __future__ import annotations

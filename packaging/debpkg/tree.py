@@ -45,6 +45,7 @@ def lay_out(root: Path, suite: Suite, cache: Path) -> None:
     _programs(root)
     _units(root)
     _archive(root, suite)
+    _put(root, f"{LIBRARY}/launch-bin/amux", (FILES / "launch-amux").read_bytes(), 0o755)
     _put(root, "etc/amux/hub.yaml", (FILES / "hub.yaml").read_bytes())
     pam = ROOT / "packaging" / "pam.d" / "amux"
     if pam.exists():
@@ -96,8 +97,13 @@ def _programs(root: Path) -> None:
 
 
 def units() -> list[str]:
-    """Names of the system's units."""
+    """Names of the system's units that are enabled or started by themselves."""
     return sorted(path.name for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket"))
+
+
+def mounts() -> list[str]:
+    """Names of its mount units, which a service brings along: nobody enables them."""
+    return sorted(path.name for path in (ROOT / "systemd").glob("*.mount"))
 
 
 def _units(root: Path) -> None:
@@ -128,8 +134,8 @@ def _completions(root: Path) -> None:
 
 def _pages(root: Path) -> None:
     pages = {name: render() for name, render in man.PAGES.items()}
-    if "amux-pam" in scripts():
-        pages["amux-pam.8"] = (FILES / "amux-pam.8").read_text(encoding="utf-8")
+    for path in FILES.glob("*.8"):
+        pages[path.name] = path.read_text(encoding="utf-8")
     for name, text in pages.items():
         folder = f"usr/share/man/man{name[-1]}"
         _put(root, f"{folder}/{name}.gz", compressed(text.encode()))

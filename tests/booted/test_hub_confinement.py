@@ -128,6 +128,7 @@ WatchdogSec=0
 
 HARMLESS = {
     "/run/amux/hub.sock",
+    "/run/amux/launch.sock",  # answers this account with a refusal and a record
     "/run/amux/mcp.sock",
     "/run/amux/pam.sock",
     "/run/systemd/journal/dev-log",
@@ -136,7 +137,7 @@ HARMLESS = {
     "/run/systemd/notify",
     "/run/systemd/userdb/io.systemd.DynamicUser",
 }
-"""What may be connected to: clients' own sockets, the helper, the log, readiness, and names of accounts."""
+"""What may be connected to: clients' own sockets, the helpers, the log, readiness, and names of accounts."""
 
 
 @pytest.fixture(scope="module", params=SUITES)

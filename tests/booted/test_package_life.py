@@ -15,7 +15,8 @@ from tests.booted.lab.machine import Machine
 from tests.booted.lab.recipe import SUITES
 from tests.booted.packages import HIGHER
 
-SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket")
+SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-materializer.socket")
+NAMES = ("hub", "mcp", "admin", "launch")
 MARK = "/var/lib/amux/memory/kept.md"
 
 ASK = """
@@ -82,12 +83,13 @@ def test_the_first_connection_starts_the_hub_and_stopping_it_leaves_the_sockets_
     assert _active(host, "amux-hub.service") == "inactive"
     assert _answers(host)
     host.wait("a Hub that serves MCP too", lambda: _active(host, "amux-hub.service") == "active")
-    modes = host.run("stat", "-c", "%a %U %n", "/run/amux", *(f"/run/amux/{n}.sock" for n in ("hub", "mcp", "admin")))
+    modes = host.run("stat", "-c", "%a %U %n", "/run/amux", *(f"/run/amux/{n}.sock" for n in NAMES))
     assert modes.stdout.splitlines() == [
         "755 root /run/amux",
         "666 root /run/amux/hub.sock",
         "666 root /run/amux/mcp.sock",
         "600 root /run/amux/admin.sock",
+        "666 root /run/amux/launch.sock",
     ]
     assert host.run("stat", "-c", "%a %U", "/var/lib/amux").stdout.strip() == "700 amux"
     host.run("systemctl", "stop", "amux-hub.service")
@@ -96,10 +98,12 @@ def test_the_first_connection_starts_the_hub_and_stopping_it_leaves_the_sockets_
 
 
 def test_systemd_of_the_suite_accepts_the_units_and_their_confinement_n6(host: Machine) -> None:
-    units = host.run("sh", "-c", "ls -d /usr/lib/systemd/system/amux-*").stdout.split()
+    units = host.run("sh", "-c", "ls -d /usr/lib/systemd/system/*amux*").stdout.split()
+    assert len(units) == 9
     done = host.run("systemd-analyze", "verify", "--man=no", *units)
     assert "amux" not in done.stderr
     host.run("systemd-analyze", "security", "--threshold=8", "amux-hub.service")
+    host.run("systemd-analyze", "security", "--threshold=14", "amux-materializer.service")
     shown = host.run("systemctl", "show", "amux-hub.service", "-p", "CapabilityBoundingSet,PrivateNetwork,User")
     assert sorted(shown.stdout.split()) == ["CapabilityBoundingSet=", "PrivateNetwork=yes", "User=amux"]
 
@@ -168,18 +172,41 @@ def test_an_upgrade_refuses_no_connection(host: Machine, higher: Callable[[str],
     assert not said
 
 
-def test_removing_and_purging_keep_the_memory_and_say_so(host: Machine, package: Callable[[str], Path]) -> None:
-    host.run("systemctl", "start", "amux-hub")
+def _without_launches(deb: Path, directory: Path) -> Path:
+    """The package as it was before it had the helper of launches."""
+    tree, older = directory / "tree", directory / "older.deb"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+    units = tree / "usr/lib/systemd/system"
+    names = [path.name for pattern in ("*launches.mount", "amux-materializer.*") for path in units.glob(pattern)]
+    assert len(names) == 3
+    for name in names:
+        (units / name).unlink()
+        for script in ("postinst", "prerm", "postrm"):
+            text = (tree / "DEBIAN" / script).read_text(encoding="utf-8")
+            (tree / "DEBIAN" / script).write_text(text.replace(name, ""), encoding="utf-8")
+    subprocess.run(["dpkg-deb", "--build", "-Znone", tree, older], check=True, stdout=subprocess.DEVNULL)
+    return older
+
+
+def test_removing_keeps_the_memory_and_an_older_package_is_upgraded_to_one_with_launches(
+    host: Machine, package: Callable[[str], Path], tmp_path: Path
+) -> None:
+    host.run("systemctl", "start", "amux-hub", "amux-materializer")
     host.put(b"memory\n", MARK, owner="amux:amux")
     for action in ("--remove", "--purge"):
         done = host.run("dpkg", action, "amux-hub")
         assert "is kept in /var/lib/amux" in done.stderr
         assert "rm -rf /var/lib/amux" in done.stderr
         assert host.get(MARK) == b"memory\n"
-    assert {_active(host, unit) for unit in (*SOCKETS, "amux-hub.service")} == {"inactive"}
-    left = host.run("sh", "-c", "ls -d /run/amux /usr/lib/amux /etc/amux /etc/systemd/system/*/amux* || true")
+    services = ("amux-hub.service", "amux-materializer.service")
+    assert {_active(host, unit) for unit in (*SOCKETS, *services)} == {"inactive"}
+    left = host.run("sh", "-c", "ls -d /run/amux* /usr/lib/amux /etc/amux /etc/systemd/system/*/amux* || true")
     assert left.stdout == ""
+    host.install(_without_launches(package(host.suite), tmp_path))
+    assert _sockets(host) == {**dict.fromkeys(SOCKETS, "active"), "amux-materializer.socket": "inactive"}
     host.install(package(host.suite))
+    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
+    assert host.run("systemctl", "is-enabled", "amux-materializer.socket").stdout.strip() == "enabled"
     assert _answers(host)
     assert host.get(MARK) == b"memory\n"
 

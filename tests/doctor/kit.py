@@ -17,6 +17,7 @@ import pytest
 
 from amux import __version__
 from amux_hub.config import Config
+from amux_hub.doctor import systemd
 from amux_hub.doctor.check import Result, results
 from amux_hub.doctor.checks import CHECKS
 from amux_hub.doctor.host import Host, Places
@@ -56,6 +57,9 @@ class Made:
             program=str(directory / "amux"),
             pam_file=str(self.pam_file),
             pam_socket=str(self.runtime / "pam.sock"),
+            launch_socket=str(self.runtime / "launch.sock"),
+            launch_bin=str(self.library / "launch-bin"),
+            launches=str(directory / "launches"),
             booted=str(directory / "booted"),
             systemctl=str(directory / "systemctl"),
         )
@@ -111,8 +115,7 @@ class Made:
         """A systemctl that shows these states; units not named are as they should be. `_` stands for `-` and `.`."""
         Path(self.places.booted).mkdir(exist_ok=True)
         text = []
-        for name in ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-pam.socket",
-                     "amux-hub.service", "amux-pam.service"):  # fmt: skip
+        for name in (*systemd.SOCKETS, *systemd.SERVICES):
             values = {"Id": name, "LoadState": "loaded", "ActiveState": "active", "Result": "success",
                       "UnitFileState": "enabled", "NeedDaemonReload": "no"}  # fmt: skip
             values |= units.get(name.replace("-", "_").replace(".", "_"), {})

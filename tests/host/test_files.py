@@ -17,6 +17,9 @@ PLACES = [
     ("/usr/lib/amux", "directory", "root", 0o755),
     ("/usr/lib/amux/bin/amux-hub", "file", "root", 0o755),
     ("/usr/lib/amux/bin/amux-pam", "file", "root", 0o755),
+    ("/usr/lib/amux/bin/amux-materializer", "file", "root", 0o755),
+    ("/usr/lib/amux/launch-bin", "directory", "root", 0o755),
+    ("/usr/lib/amux/launch-bin/amux", "file", "root", 0o755),
     ("/usr/lib/amux/amux.pyz", "file", "root", 0o644),
     ("/var/lib/amux", "directory", "amux", 0o700),
     ("/run/amux", "directory", "root", 0o755),
@@ -24,6 +27,7 @@ PLACES = [
     ("/run/amux/mcp.sock", "socket", "root", 0o666),
     ("/run/amux/admin.sock", "socket", "root", 0o600),
     ("/run/amux/pam.sock", "socket", "amux", 0o600),
+    ("/run/amux/launch.sock", "socket", "root", 0o666),
 ]
 
 
@@ -58,6 +62,13 @@ def test_owner_and_mode(host: Host, path: str, kind: str, owner: str, mode: int)
 def test_nobody_but_root_can_change_what_runs(host: Host) -> None:
     wrong = host.check_output("find /usr/lib/amux /etc/amux '(' ! -user root -o -perm /022 ')' ! -type l -print -quit")
     assert wrong == ""
+
+
+def test_run_directories_are_a_file_system_of_their_own(host: Host) -> None:
+    host.run_expect([0], "systemctl start amux-materializer.service")
+    assert host.check_output("stat -c '%%F %%U %%a' /run/amux-launches") == "directory root 711"
+    options = set(host.check_output("findmnt -no FSTYPE,OPTIONS /run/amux-launches").replace(" ", ",").split(","))
+    assert {"tmpfs", "nosuid", "nodev", "noexec"} <= options
 
 
 def test_all_memory_belongs_to_the_account(host: Host) -> None:

@@ -11,8 +11,10 @@ from tests.host.amux import status
 if TYPE_CHECKING:
     from testinfra.host import Host
 
-SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-pam.socket")
-SERVICES = ("amux-hub.service", "amux-pam.service")
+SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-pam.socket", "amux-materializer.socket")
+SERVICES = ("amux-hub.service", "amux-pam.service", "amux-materializer.service")
+RIGHTS = {"amux-materializer.service": 1 << 0 | 1 << 6 | 1 << 7}
+"""CAP_CHOWN, CAP_SETGID, CAP_SETUID of capabilities(7); the others have none."""
 
 
 def _shown(host: Host, unit: str, name: str) -> str:
@@ -54,10 +56,11 @@ def test_n3_it_listens_on_no_network_and_has_none(host: Host, unit: str) -> None
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_it_has_no_capabilities_and_gains_none(host: Host, unit: str) -> None:
+def test_m8_it_has_the_capabilities_that_it_needs_and_gains_none(host: Host, unit: str) -> None:
     text = host.file(f"/proc/{_process(host, unit)}/status").content_string
     found = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-    assert [int(found[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")] == [0, 0, 0, 0]
+    assert int(found["CapAmb"], 16) == 0
+    assert [int(found[name], 16) for name in ("CapEff", "CapPrm", "CapBnd")] == [RIGHTS.get(unit, 0)] * 3
     assert found["NoNewPrivs"] == "1"
 
 

@@ -32,12 +32,24 @@ EXPECTED = {
         "RuntimeDirectory StartLimitIntervalSec StateDirectory SupplementaryGroups SystemCallArchitectures "
         "SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem TimeoutStopSec UMask User WatchdogSec"
     ),
+    "amux-materializer.service": (
+        "AmbientCapabilities CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
+        "DynamicUser ExecPaths IPAddressDeny InaccessiblePaths KeyringMode KillMode LimitCORE LimitNOFILE "
+        "LoadCredential LockPersonality MemoryDenyWriteExecute MemoryMax NoExecPaths NoNewPrivileges "
+        "PrivateDevices PrivateIPC PrivateMounts PrivateNetwork PrivateTmp PrivateUsers ProcSubset "
+        "ProtectClock ProtectControlGroups ProtectHome ProtectHostname ProtectKernelLogs ProtectKernelModules "
+        "ProtectKernelTunables ProtectProc ProtectSystem ReadWritePaths RemoveIPC RequiresMountsFor Restart "
+        "RestrictAddressFamilies RestrictFileSystems RestrictNamespaces RestrictRealtime RestrictSUIDSGID "
+        "RootDirectory RuntimeDirectory StartLimitIntervalSec StateDirectory SupplementaryGroups "
+        "SystemCallArchitectures SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem "
+        "TimeoutStopSec UMask User WatchdogSec"
+    ),
     **{
         f"amux-{name}.socket": (
             "Accept Backlog DirectoryMode FileDescriptorName MaxConnectionsPerSource PassCredentials RemoveOnStop "
             "SocketGroup SocketMode SocketUser TriggerLimitIntervalSec"
         )
-        for name in ("hub", "mcp", "admin", "pam")
+        for name in ("hub", "mcp", "admin", "pam", "materializer")
     },
 }
 

@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from amux import endpoint
+from amux.launch import materializer
 from amux_hub import sockets, verdicts
 from amux_hub.keys import KEYS
+from amux_materializer import __main__ as launches
+from amux_materializer import child
+from amux_materializer import manager as launch_manager
+from amux_materializer import server as launch_server
 from amux_pam import manager, server
 from tests.systemd.units import SYSTEM_UNITS, SYSTEMD, directives, value, values
 
 SOCKETS = ("hub", "mcp", "admin")
-EXPOSURE_TENTHS = 8
-"""systemd-analyze security counts exposure from 0 (best) to 100; this is 0.8 as it prints it."""
+EXPOSURE_TENTHS = {"amux-hub.service": 8, "amux-pam.service": 8, "amux-materializer.service": 14}
+"""systemd-analyze security counts exposure from 0 (best) to 100; 8 is 0.8 as it prints it."""
 
 
 def _analyze(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -51,14 +56,14 @@ def test_verify_finds_a_mistake(tmp_path: Path) -> None:
     assert "SocketMoed" in _analyze("verify", "--man=no", *names, cwd=tmp_path).stderr
 
 
-@pytest.mark.parametrize("name", ["amux-hub.service", "amux-pam.service"])
+@pytest.mark.parametrize("name", EXPOSURE_TENTHS)
 def test_n6_the_confinement_is_as_tight_as_promised(tmp_path: Path, name: str) -> None:
     _copies(tmp_path)
-    command = ["security", "--offline=true", f"--threshold={EXPOSURE_TENTHS}", f"./{name}"]
+    command = ["security", "--offline=true", f"--threshold={EXPOSURE_TENTHS[name]}", f"./{name}"]
     done = _analyze(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     unit = tmp_path / name
-    unit.write_text(unit.read_text().replace("CapabilityBoundingSet=\n", ""))
+    unit.write_text(re.sub("CapabilityBoundingSet=.*\n", "", unit.read_text()))
     assert _analyze(*command, cwd=tmp_path).returncode != 0
 
 
@@ -105,6 +110,42 @@ def test_the_helper_is_root_without_a_right_and_outlives_its_verdicts() -> None:
     assert int(value(unit, "TasksMax")) > 2 * server.AT_ONCE
 
 
+def test_the_socket_of_launches_is_where_the_client_looks_and_everybodys() -> None:
+    unit = "amux-materializer.socket"
+    assert value(unit, "ListenStream") == materializer.SOCKET
+    assert value(unit, "FileDescriptorName") == launch_manager.NAME
+    assert (value(unit, "SocketMode"), value(unit, "SocketUser")) == ("0666", "root")
+    assert value("amux-materializer.service", "Requires") == unit == value("amux-materializer.service", "Also")
+
+
+def test_m8_the_helper_of_launches_has_three_rights_and_no_way_to_more() -> None:
+    unit = "amux-materializer.service"
+    assert not values(unit, "User")
+    assert value(unit, "CapabilityBoundingSet").split() == ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]
+    assert value(unit, "AmbientCapabilities") == ""
+    assert (value(unit, "ProtectSystem"), value(unit, "ProtectHome")) == ("strict", "yes")
+    assert values(unit, "ReadWritePaths") == [launches.LAUNCHES] == values(unit, "RequiresMountsFor")
+    closed = set(" ".join(values(unit, "InaccessiblePaths")).split())
+    assert {"-/run/dbus", "-/run/systemd/private", "-/run/amux", "-/var/lib/amux", "-/etc/shadow"} <= closed
+    assert value(unit, "RestrictAddressFamilies") == "AF_UNIX"
+    assert (value(unit, "KillMode"), value(unit, "KeyringMode"), value(unit, "LimitCORE")) == ("mixed", "private", "0")
+    assert int(value(unit, "TimeoutStopSec")) > child.ALARM_SECONDS
+    assert int(value(unit, "LimitNOFILE")) > launch_server.LAUNCHES + 100
+    assert int(value(unit, "TasksMax")) > launch_server.LAUNCHES + 1
+
+
+def test_run_directories_are_a_file_system_of_their_own_that_is_bounded() -> None:
+    (unit,) = (name for name in SYSTEM_UNITS if name.endswith(".mount"))
+    escaped = subprocess.run(["systemd-escape", "--path", "--suffix=mount", launches.LAUNCHES], stdout=-1, check=True)
+    assert escaped.stdout.decode().strip() == unit
+    assert (value(unit, "Where"), value(unit, "Type")) == (launches.LAUNCHES, "tmpfs")
+    options = dict(option.partition("=")[::2] for option in value(unit, "Options").split(","))
+    assert {"nosuid", "nodev", "noexec", "size"} <= set(options)
+    assert (options["mode"], options["uid"], options["gid"]) == ("0711", "0", "0")
+    files = 2 + len(child.FOLDERS) + 2  # the directory, its lock, folders, what is in them
+    assert int(options["nr_inodes"]) >= 10 * files * launch_server.LAUNCHES
+
+
 def test_c39_no_service_owns_the_directory_of_the_sockets() -> None:
     for unit in SYSTEM_UNITS:
         assert not values(unit, "RuntimeDirectory")
@@ -115,10 +156,10 @@ def test_c39_no_service_owns_the_directory_of_the_sockets() -> None:
 
 
 def test_c38_no_limit_of_starts_ends_a_socket_for_good() -> None:
-    for service in ("amux-hub.service", "amux-pam.service"):
+    for service in EXPOSURE_TENTHS:
         assert value(service, "StartLimitIntervalSec") == "0"
         assert int(value(service, "RestartSec")) >= 1
-    for name in (*SOCKETS, "pam"):
+    for name in (*SOCKETS, "pam", "materializer"):
         assert value(f"amux-{name}.socket", "TriggerLimitIntervalSec") == "0"
         assert value(f"amux-{name}.socket", "RemoveOnStop") == "no"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMD = ROOT / "systemd"
-SYSTEM_UNITS = sorted(path.name for path in SYSTEMD.glob("*.s*") if path.is_file())
+SYSTEM_UNITS = sorted(path.name for path in SYSTEMD.iterdir() if path.is_file())
 UNITS = [*SYSTEM_UNITS, *sorted(f"user/{path.name}" for path in (SYSTEMD / "user").iterdir())]
 
 

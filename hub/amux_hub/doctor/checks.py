@@ -7,6 +7,7 @@ from amux_hub.doctor import (
     configuration,
     directories,
     kernel,
+    launches,
     pam,
     people,
     registry,
@@ -27,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     *pam.CHECKS,
     *people.CHECKS,
     *registry.CHECKS,
+    *launches.CHECKS,
     *store.CHECKS,
     *kernel.CHECKS,
 )

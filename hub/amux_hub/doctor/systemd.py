@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from amux_hub.doctor.finding import SkippedError
 
-SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-pam.socket")
-SERVICES = ("amux-hub.service", "amux-pam.service")
+HELPERS = ("amux-pam", "amux-materializer")
+"""Each with a socket of its own name."""
+
+SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", *(f"{name}.socket" for name in HELPERS))
+SERVICES = ("amux-hub.service", *(f"{name}.service" for name in HELPERS))
 _SECONDS = 10
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amux_hub.doctor.check import Check
 from amux_hub.doctor.finding import Findings
 from amux_hub.doctor.host import Host
-from amux_hub.doctor.systemd import SERVICES, SOCKETS, Unit
+from amux_hub.doctor.systemd import HELPERS, SERVICES, SOCKETS, Unit
 
 _STARTED_TOO_OFTEN = {"start-limit-hit", "trigger-limit-hit", "service-start-limit-hit"}
 
@@ -30,7 +30,7 @@ def _state(unit: Unit, host: Host, findings: Findings) -> None:
     name, sudo = unit.name, f"{host.sudo}systemctl"
     if unit.active == "failed":
         stem = name.rpartition(".")[0]
-        pair = "amux-pam" if stem == "amux-pam" else "amux-hub"
+        pair = stem if stem in HELPERS else "amux-hub"
         both = f"{pair}.service {name if name.endswith('.socket') else pair + '.socket'}"
         start = f"{sudo} reset-failed {both} && {sudo} start {both}"
         if unit.result in _STARTED_TOO_OFTEN:
