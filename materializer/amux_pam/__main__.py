@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import socket
 import sys
 
 from amux_pam import child, judge, libpam, manager, service_file
@@ -18,6 +19,9 @@ ACCOUNT = "amux"
 """The account of the Hub, the only one beside root that is answered."""
 
 SHADOW = "/etc/shadow"
+WAITING = 256
+"""More than Backlog= of amux-pam.socket lets wait; who comes on and on does not keep a failed start alive."""
+
 USAGE = "usage: amux-pam [--self-test]"
 
 
@@ -70,6 +74,18 @@ def serve() -> None:
     """Until SIGTERM. READY once everything that can be checked was, so that a start that fails is seen at once."""
     listener = manager.listener()
     os.closerange(manager.FIRST_FD + 1, child.MAX_FD)  # nothing else that was inherited
+    try:
+        server, notify = _ready(listener)
+    except BaseException:
+        _turn_away(listener)
+        raise
+    notify.say("READY=1")
+    server.run()
+    with contextlib.suppress(OSError):  # a manager that is gone hears nothing, and the work is done
+        notify.say("STOPPING=1")
+
+
+def _ready(listener: socket.socket) -> tuple[Server, manager.Notifier]:
     notify = manager.notifier()
     try:
         hub = pwd.getpwnam(ACCOUNT).pw_uid
@@ -84,11 +100,15 @@ def serve() -> None:
     child.undumpable()
     libpam.log_as_amux_pam()
     self_test()
-    server = Server(listener, {0, hub}, judge.judge, audit)
-    notify.say("READY=1")
-    server.run()
-    with contextlib.suppress(OSError):  # a manager that is gone hears nothing, and the work is done
-        notify.say("STOPPING=1")
+    return Server(listener, {0, hub}, judge.judge, audit), notify
+
+
+def _turn_away(listener: socket.socket) -> None:
+    """Hang up on those who wait: the next start may fail too, and no answer at once is better than none after long."""
+    listener.setblocking(False)
+    with contextlib.suppress(OSError):
+        for _ in range(WAITING):
+            listener.accept()[0].close()
 
 
 if __name__ == "__main__":

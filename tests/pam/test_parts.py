@@ -16,6 +16,7 @@ from amux_pam import child, judge, libpam, manager, names, service_file
 from amux_pam.audit import escape
 from amux_pam.judge import Verdict
 from tests.lint.sources import ROOT
+from tests.pam.kit import PATIENCE, rest
 
 SHIPPED = ROOT / "packaging" / "pam.d" / "amux"
 
@@ -197,6 +198,32 @@ def test_it_starts_with_its_one_socket_alone(env: dict[str, str], says: str) -> 
     assert done.returncode == 1
     assert done.stderr.startswith("amux-pam: ") and done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+def test_who_waits_for_a_start_that_fails_is_hung_up_on(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from amux_pam import __main__ as start, libpam\n"
+        "def fail(): raise libpam.PamError('it cannot')\n"
+        "start.ACCOUNT, start.self_test = 'root', fail\n"
+        "os.dup2(int(sys.argv[1]), 3); os.environ['LISTEN_PID'] = str(os.getpid()); sys.exit(start.main([]))"
+    )
+    path = str(tmp_path / "pam.sock")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(path)
+        listener.listen()
+        waiting.settimeout(PATIENCE)
+        waiting.connect(path)
+        waiting.sendall(b"0\n")
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(listener.fileno())],
+            env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "pam"},
+            pass_fds=[listener.fileno()],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (1, "amux-pam: it cannot\n")
+        assert rest(waiting) == ""
 
 
 def test_a_wrong_command_line_is_2() -> None:
