@@ -8,6 +8,7 @@ those of https://varlink.org/Service: JSON ended by one NUL.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -162,7 +163,8 @@ class Client:
             late = AmuxError("hub_unavailable", f"{self._where} did not answer within {self._reply_seconds:g} s")
             raise _BrokenError(late, self._sent > 0, False) from error
         except OSError as error:
-            gone = link.hung_up()
+            # A Unix socket closed with unread bytes resets its peer: ssh that cannot reach its host reads none.
+            gone = link.hung_up(self._sent < len(frame) or error.errno == errno.ECONNRESET)
             sent = self._sent > 0 and not link.nothing_ran
             raise _BrokenError(gone, sent, gone.details.pop("retry", True) is True) from error
         return _decode(buffer)

@@ -64,11 +64,12 @@ class Connection:
             if done:
                 self._child = None
 
-    def hung_up(self) -> AmuxError:
+    def hung_up(self, unread: bool = False) -> AmuxError:
         """Close it and say why the other end hung up: always `hub_unavailable`.
 
-        `details["retry"]` is false when another attempt cannot help: ssh itself failed, or the remote
-        command did. Waits for the ssh child, which ends once its standard input has.
+        `unread`: it left something of the call unread. `details["retry"]` is false when another attempt cannot
+        help: ssh itself failed, or the remote command did. Waits for the ssh child, which ends once its standard
+        input has.
         """
         self.socket.close()
         if self._child is None or self._where.remote is None:
@@ -76,7 +77,8 @@ class Connection:
         from amux import dial
 
         child, self._child = self._child, None
-        error, self.nothing_ran = dial.ended(self._where.remote, child)
+        error, before_a_hub = dial.ended(self._where.remote, child)
+        self.nothing_ran = before_a_hub or unread  # a call that is not whole is not run
         return error
 
 

@@ -103,10 +103,16 @@ def test_a_hub_that_is_down_over_there(amux: Tool, remote: dict[str, str], short
         ("kill -9 $$", "ended with -9", 9),
     ],
 )
-def test_ssh_that_fails(amux: Tool, tmp_path: Path, remote: dict[str, str], body: str, said: str, write: int) -> None:
-    """A write is uncertain unless the far side ended before it reached a Hub."""
-    # The call is read first, so that a write has left for certain.
-    (tmp_path / "near" / "ssh").write_text(f"#!/bin/sh\nhead -c 10 >/dev/null\n{body}\n")
+@pytest.mark.parametrize("read", ["nothing", "a part", "all"])
+def test_ssh_that_fails(
+    amux: Tool, tmp_path: Path, remote: dict[str, str], read: str, body: str, said: str, write: int
+) -> None:
+    """A write is uncertain unless the far side ended before it reached a Hub, or ssh did not take all of the call."""
+    # It waits for the call in any case, so that a write has left for certain.
+    takes = {"nothing": "", "a part": "os.read(0, 10)", "all": "os.read(0, 65536)"}[read]
+    program = f"import os, select; select.select([0], [], []); {takes}"
+    (tmp_path / "near" / "ssh").write_text(f"#!/bin/sh\n{PYTHON} -IS -c '{program}'\n{body}\n")
+    write = write if read == "all" else 8
     result = amux.run("memory", "show", "a.md", hub=None, env=remote)
     assert result.status == 8
     assert said in json.loads(result.err.splitlines()[-1])["error"]["message"]
