@@ -68,10 +68,17 @@ def _escaped(code: int) -> str:
 
 
 def text(fd: int, content: str) -> None:
-    """Write readable text, already escaped, in the encoding of the terminal; what it lacks is escaped."""
+    """Write readable text, already escaped, in the encoding of the terminal; what it lacks is escaped.
+
+    Raises OSError where it is the answer; what stands beside it on standard error need not be heard.
+    """
     stream = sys.stdout if fd == 1 else sys.stderr
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    write(fd, content.encode(encoding, "backslashreplace"))
+    try:
+        write(fd, content.encode(encoding, "backslashreplace"))
+    except OSError:
+        if fd == 1:
+            raise
 
 
 def line(fd: int, content: str) -> None:
@@ -95,11 +102,11 @@ def as_json(value: object) -> bytes:
 
 def error(problem: AmuxError, json_wanted: bool) -> None:
     """Say what went wrong on standard error: JSON for programs, one line for a person at a terminal."""
+    if not json_wanted and is_terminal(2):
+        line(2, f"amux: {problem.message}")
+        return
     try:
-        if json_wanted or not is_terminal(2):
-            write(2, as_json(problem.to_json()))
-        else:
-            line(2, f"amux: {problem.message}")
+        write(2, as_json(problem.to_json()))
     except OSError:
         return  # nobody listens; the exit status still tells
 

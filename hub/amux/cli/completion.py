@@ -27,5 +27,6 @@ def command(shell: str) -> int:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(click.get_current_context().find_root().command, {}, "amux", VARIABLE).source()
+    script = script.replace('string split "," ', 'string split --max 1 "," ')  # fish: a description may hold a comma
     output.write(1, script.encode() + b"\n")
     return EXIT_OK
