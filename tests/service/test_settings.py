@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amux import limits
+from amux_hub.config import KEYS
 from tests.harness import Hub
 from tests.service.conftest import MakeHub
 
@@ -60,3 +64,24 @@ def test_a_pinned_setting_is_refused_naming_the_file(make_hub: MakeHub) -> None:
     assert str(hub.config_file) in answer["parameters"]["message"]
     setting = _call(hub, "io.amux.Admin.GetSetting", key="memory.enabled")
     assert setting["pinned"] and setting["saved"] == "true" and setting["value"] == "false"
+
+
+def test_c18_settings_that_are_long_are_cut(make_hub: MakeHub, tmp_path: Path) -> None:
+    """A list of accounts has no limit, and a path names the file of each setting."""
+    long = tmp_path / ("d" * 200)
+    aliases = {f"admin-{number}": "部" * 20 for number in range(300)}
+    hub = make_hub(
+        long,
+        config={
+            "identity": {"aliases": aliases},
+            "limits": {"connections": 4096, "requests_per_uid": 16, "rate_per_uid": 0, "cache_bytes": 1 << 20},
+            "timeouts": dict.fromkeys(("first_frame", "frame", "idle", "write", "request_wait", "drain"), 10),
+        },
+    ).start()
+    listed = {setting["key"]: setting for setting in _call(hub, "io.amux.Admin.ListSettings")["settings"]}
+    assert list(listed) == list(KEYS)
+    one = _call(hub, "io.amux.Admin.GetSetting", key="identity.aliases")
+    assert one["value"].startswith("{admin-0: 部部") and one["value"].endswith("…") and not one["restart_needed"]
+    assert listed["timeouts.drain"]["value"] == "10"
+    for reply in (list(listed.values()), one):
+        assert len(json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()) < limits.REPLY_BYTES

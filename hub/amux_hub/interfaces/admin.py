@@ -12,7 +12,7 @@ from amux_hub import settings
 from amux_hub.config import KEYS, Config, ConfigError
 from amux_hub.identity import Caller
 from amux_hub.interfaces.people import PeopleMethods
-from amux_hub.interfaces.shared import Shared
+from amux_hub.interfaces.shared import Shared, shortened
 from amux_hub.wire.accept import Connection
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,8 @@ class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
     """Settings of the Hub, and its principals. Values of settings are text, as a person types them: "true", "0.5".
 
     `running` is what is in force, `value` what the files say now, `source` the file that decides it, or
-    "default". `saved` is what settings.yaml says, if anything. A setting in hub.yaml is `pinned`.
+    "default". `saved` is what settings.yaml says, if anything. A setting in hub.yaml is `pinned`. A text that is
+    too long for the answer is cut and ends in "…"; `amux-hub check-config` shows it whole.
     """
 
     def __init__(self, shared: Shared, connection: Connection) -> None:
@@ -59,7 +60,7 @@ class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
         """Every setting."""
         await self._administrator()
         config = await self._configured()
-        return {"settings": [self._setting(config, key) for key in KEYS]}
+        return {"settings": shortened([self._setting(config, key) for key in KEYS])}
 
     @varlinkmethod
     async def GetSetting(self, *, key: str) -> DescribedSetting:  # noqa: N802
@@ -67,12 +68,13 @@ class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
         known = settings.known(key)
         await self._administrator()
         config = await self._configured()
-        return {
+        described: DescribedSetting = {
             **self._setting(config, key),
             "default": known.derived or settings.shown(config.default(key)),
             "wanted": known.wanted(),
             "description": known.doc,
         }
+        return shortened([described])[0]
 
     @varlinkmethod
     async def SetSetting(self, *, key: str, value: str) -> Setting:  # noqa: N802
@@ -85,7 +87,7 @@ class AdminInterface(PeopleMethods, VarlinkInterface, name="io.amux.Admin"):
         fields = {"uid": caller.uid, "key": key, "value": value}
         _log.info("setting saved", extra={"amux": fields})
         self._administration.told("set", caller, key=key, value=value)
-        return self._setting(await self._configured(), key)
+        return shortened([self._setting(await self._configured(), key)])[0]
 
     async def _administrator(self) -> Caller:
         caller = await self._connection.caller()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from amux import limits
 from amux_hub import config
@@ -23,6 +24,9 @@ REPLY_BUDGET = limits.REPLY_BYTES - 512
 """What the entries of one page may take, the rest of the reply being small."""
 
 
+_WIDTHS = (1 << 16, 2000, 500, 100, 20)
+
+
 def fitting(entries: list[T]) -> list[T]:
     """As many as fit a reply, one at least."""
     size, fit = 0, 0
@@ -32,6 +36,24 @@ def fitting(entries: list[T]) -> list[T]:
             break
         fit += 1
     return entries[: max(fit, 1)]
+
+
+def shortened(settings: list[T]) -> list[T]:
+    """All of them, their texts cut as far as a reply needs: a path can be long, and so can a list of accounts.
+
+    `settings` are mappings; their `key` stays whole.
+    """
+    for width in _WIDTHS:
+        shorter = [
+            {
+                name: f"{text[: width - 1]}…" if isinstance(text, str) and len(text) > width and name != "key" else text
+                for name, text in cast(Mapping[str, object], setting).items()
+            }
+            for setting in settings
+        ]
+        if len(strictjson.dumps(shorter)) <= REPLY_BUDGET:
+            break
+    return cast(list[T], shorter)
 
 
 @dataclass
