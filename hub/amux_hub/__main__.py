@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -14,10 +15,20 @@ from amux_hub import config as configuration
 from amux_hub.config import Config, ConfigError
 from amux_hub.settings import shown
 
+EXIT_PIPE = 141
+"""128 + SIGPIPE, said in silence, as other tools do."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0, 1 when the Hub cannot start, 2 for wrong usage or configuration."""
-    options = _parser().parse_args(arguments)
+    _occupy_standard_descriptors()
+    try:
+        return _run(_parser().parse_args(arguments))
+    finally:
+        _settle()
+
+
+def _run(options: argparse.Namespace) -> int:
     env = dict(os.environ)
     if options.command == "check-config":
         return check_config(options.file or options.config, env, system=options.system, as_json=options.json)
@@ -28,6 +39,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from amux_hub import service
 
     return service.main(options.config, env, system=options.system)
+
+
+def _occupy_standard_descriptors() -> None:
+    """Put /dev/null in the place of each closed one, else the Hub's lock, a document or a connection would take its
+    number, and what somebody prints would be written into it.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    # Python has none where the descriptor was closed.
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _settle() -> None:
+    """Throw away what a standard stream does not take, else the interpreter makes an exit status of its own of it."""
+    for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,8 +120,7 @@ def check_config(file: str | None, env: dict[str, str], *, system: bool, as_json
         _print_json({"ok": True, "file": config.file, "settings": settings})
     else:
         text = "".join(_lines(config))
-        sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "backslashreplace"))
-        sys.stdout.flush()
+        _write(text.encode(sys.stdout.encoding, "backslashreplace"))
     return EXIT_OK
 
 
@@ -102,8 +135,18 @@ def _lines(config: Config) -> list[str]:
 def _print_json(value: object) -> None:
     """UTF-8 whatever the locale says; a file's name may be any bytes, and what is no character is escaped."""
     data = json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace") + b"\n"
-    sys.stdout.buffer.write(data)
-    sys.stdout.flush()
+    _write(data)
+
+
+def _write(data: bytes) -> None:
+    """To standard output. Whoever read it may have gone, or the disk behind it be full: then the process ends."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise SystemExit(EXIT_PIPE) from None
+        raise SystemExit(f"amux-hub: cannot write the answer: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ and leaves everything as it is when a file is wrong. Nothing blocks the loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import importlib
@@ -233,7 +234,9 @@ class Service:
         if self._notifier.present or logs.is_journal():
             _log.info("serving %s", self._where(), extra={"amux": fields})
         else:
-            sys.stderr.write("\n".join(self._greeting()) + "\n")
+            with contextlib.suppress(OSError):  # a terminal that went away or a full disk is no reason not to serve
+                sys.stderr.write("\n".join(self._greeting()) + "\n")
+                sys.stderr.flush()
 
     def _where(self) -> str:
         return next((one.path for one in self._listening if one.name == "hub"), "no hub.sock")

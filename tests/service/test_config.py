@@ -207,3 +207,20 @@ def test_check_config_prints_any_name_in_any_locale(tmp_path: Path, locale: str)
     done = run("--json", file)
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["file"].endswith("\udcff.yaml")
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_check_config_whose_answer_nobody_takes(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As amux does it: silence for a reader that left, one line for a full disk; closed is no trouble."""
+    command = [sys.executable, "-m", "amux_hub", "check-config", *words]
+    read, write = os.pipe()
+    os.close(read)
+    with open("/dev/full", "wb") as full:
+        for sink, status, said in ((write, 141, b""), (full, 1, b"amux-hub: cannot write the answer: No space left")):
+            done = subprocess.run(command, env={"HOME": str(tmp_path)}, stdout=sink, stderr=subprocess.PIPE)
+            assert (done.returncode, done.stderr[: len(said)], done.stderr.count(b"\n")) == (status, said, bool(said))
+    os.close(write)
+    done = subprocess.run(
+        command, env={"HOME": str(tmp_path)}, stdout=None, preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

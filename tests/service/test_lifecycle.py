@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -292,6 +293,50 @@ def test_s1_the_greeting_says_where_it_serves_and_what_to_type(make_hub: MakeHub
         process.stderr.close()
         assert str(hub.home) in lines[0] and str(hub.sockets["hub"]) in lines[0]
         assert ("amux system config set memory.enabled true" in lines[-1]) is not enabled
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_private_hub_beside_a_system_one_prints_the_line_to_export(
+    make_hub: MakeHub, tmp_path: Path, beside: bool
+) -> None:
+    """Else `amux` would go to the system's."""
+    system = tmp_path / "system.sock"
+    if beside:
+        system.touch()
+    program = (
+        "import sys; from amux_hub import __main__, service; service.SYSTEM_SOCKET = sys.argv[1]; "
+        "sys.exit(__main__.main(sys.argv[2:]))"
+    )
+    hub = make_hub()
+    command = [sys.executable, "-c", program, str(system), "--config", str(hub.config_file)]
+    with subprocess.Popen(command, env=hub.env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline()]
+        while "try: " not in lines[-1]:
+            lines.append(process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_SECONDS) == 0
+    assert (f"to use this Hub: export AMUX_HUB={hub.sockets['hub']}\n" in lines) is beside
+
+
+def test_standard_descriptors_that_are_closed_or_full_stop_nothing(make_hub: MakeHub) -> None:
+    """And no file or socket of the Hub takes the number of a closed one."""
+
+    def close() -> None:
+        for fd in (0, 1, 2):
+            os.close(fd)
+
+    hub = make_hub()
+    for full in (False, True):
+        with open("/dev/full", "wb") as sink:
+            options: dict[str, Any] = {"stdout": sink, "stderr": sink} if full else {"preexec_fn": close}
+            hub.process = subprocess.Popen(hub.command(), env=hub.env, **options)
+        until(lambda: hub.sockets["hub"].exists() or hub.process is None or hub.process.poll(), "it listens")
+        assert "error" not in hub.call(UPSERT, path=f"{full}.md", content="", expected_revision="absent")
+        if not full:
+            targets = {os.readlink(f"/proc/{hub.pid}/fd/{fd}") for fd in (0, 1, 2)}
+            assert targets == {"/dev/null"}
+        assert hub.stop() == 0
 
 
 def test_two_signals_do_not_wait_for_a_drain(make_hub: MakeHub) -> None:
