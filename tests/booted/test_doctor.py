@@ -59,6 +59,24 @@ def test_an_ordinary_user_sees_no_memory(host: Machine, accounts: Callable[..., 
     assert {checks[name]["outcome"] for name in checks if name.startswith(("store-", "registry-"))} == {"skipped"}
 
 
+def test_a_run_of_the_doctor_leaves_no_refusal_in_the_audit(host: Machine, accounts: Callable[..., Any]) -> None:
+    accounts(host, "doris")
+    since = host.run("date", "+%s").stdout.strip()
+    for user in (None, "amux", "doris"):
+        assert problems(doctor(host, user)) == {}
+    # Refusals are written when their second is over: one that is expected shows that all before it are there.
+    host.run("amux", "whoami", user=54321, check=False)
+
+    def refused() -> list[tuple[str, ...]]:
+        found = host.journal("-u", "amux-hub", "-u", "amux-pam", f"--since=@{since}")
+        records = [one for one in found if "AMUX_AUDIT" in one]
+        told = [(one["AMUX_AUDIT"], one["AMUX_UID"], one.get("AMUX_OUTCOME") or one["AMUX_CLASS"]) for one in records]
+        return [one for one in told if one[2] not in ("ok", "allow")]
+
+    host.wait("the refusal that is expected", refused)
+    assert refused() == [("identify", "54321", "identity_refused")]
+
+
 LIMIT = "/etc/systemd/system/amux-hub.service.d/limit.conf"
 
 

@@ -98,10 +98,11 @@ def test_sockets_that_answer(made: Made) -> None:
     run = made.runtime
     with (
         answering(run / "hub.sock", a_hub()),
-        answering(run / "mcp.sock", a_hub()),
+        answering(run / "mcp.sock", a_hub()) as seen,
         answering(run / "admin.sock", a_hub(), 0o600),
     ):
         found = made.run("sockets")
+    assert seen == [b""], "nothing is asked there that a Hub could refuse"
     assert (found.outcome, found.summary) == ("ok", "hub, mcp, admin answers")
 
 

@@ -91,6 +91,13 @@ def test_versions_of_package_and_running_hub(made: Made, monkeypatch: pytest.Mon
     assert told(made.run("versions")) == {("problem", "python")}
 
 
+def test_the_hubs_own_account_asks_for_nothing_that_it_is_refused(made: Made) -> None:
+    with answering(made.runtime / "hub.sock", a_hub()) as seen:
+        found = made.run("switch", root=os.geteuid() + 1)
+    assert ("skipped", "unseen") in told(found)
+    assert len(seen) == 1 and b"GetInfo" in seen[0]
+
+
 def test_dependencies(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.run("dependencies").outcome == "ok"
     monkeypatch.setitem(versions.DEPENDENCIES, "nothing", "amux_no_such_module")

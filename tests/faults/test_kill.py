@@ -26,7 +26,7 @@ _BATCH = 20
 """Kills of one test when there are 200 in all: a run shows progress after each."""
 
 # Steps of a write, and how often at most the main thread takes them before it serves.
-_STEPS = {"fchmod": 0, "write": 0, "fsync": 0, "/^rename": 0, "unlinkat": 8, "mkdirat": 10, "sendto": 8}
+_STEPS = {"write": 0, "fsync": 0, "/^rename": 0, "unlinkat": 8, "mkdirat": 10, "sendto": 8}
 
 
 def _kills() -> int:

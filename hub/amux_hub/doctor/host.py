@@ -149,7 +149,8 @@ class Host:
         if not present(path):
             raise SkippedError(f"no Hub runs: nothing is at {path}")
         self.need_awake()
-        return talk.running(path)
+        # The Hub's own account is not served by it.
+        return talk.running(path, served=not self.system or self.euid == self.root or self.euid != self.owner)
 
     def need_awake(self) -> None:
         """Raises SkippedError if systemd holds the sockets of a Hub that does not run: connecting would start it."""

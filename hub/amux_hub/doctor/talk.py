@@ -42,6 +42,21 @@ def exchange(path: str, request: bytes, end: bytes, seconds: float = SECONDS) ->
         return listener, answer.partition(end)[0]
 
 
+def leave(path: str, seconds: float = SECONDS) -> int:
+    """Connect, say goodbye without a word, wait until the other side closes; the listener's UID.
+
+    It shows that a Hub serves, and asks for nothing that it could refuse: root has no memory, and every refusal is
+    in the audit. Raises OSError, TimeoutError among them.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
+        connected.settimeout(seconds)
+        connected.connect(path)
+        connected.shutdown(socket.SHUT_WR)
+        while connected.recv(65536):
+            pass
+        return peer_of(connected).uid
+
+
 def call(path: str, method: str) -> tuple[int, dict[str, Any]]:
     """One Varlink call without parameters: the listener's UID and the reply. Raises OSError, or ValueError."""
     listener, answer = exchange(path, json.dumps({"method": method, "parameters": {}}).encode() + b"\0", b"\0")
@@ -51,10 +66,15 @@ def call(path: str, method: str) -> tuple[int, dict[str, Any]]:
     return listener, reply
 
 
-def running(path: str) -> Running:
-    """Ask the Hub for its version, which it tells everybody, and for its status. Raises OSError, ValueError."""
+def running(path: str, *, served: bool) -> Running:
+    """Ask the Hub for its version, which it tells everybody, and for its status. Raises OSError, ValueError.
+
+    Without `served` it is not asked for the status: it would refuse, and count that in the audit.
+    """
     listener, info = call(path, "org.varlink.service.GetInfo")
     version = str(_parameters(info).get("version", "unknown"))
+    if not served:
+        return Running(listener, version, {}, "it tells its status to root and to accounts of people")
     _, reply = call(path, "io.amux.Hub.GetStatus")
     if "error" in reply:
         return Running(listener, version, {}, str(_parameters(reply).get("message", reply["error"])))

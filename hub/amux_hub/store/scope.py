@@ -88,10 +88,14 @@ class Scope:
         self._judged = place, time.monotonic() + MARK_SECONDS
 
     def _changed(self, root: int) -> None:
-        """It was us who changed the directory `root`, so it is still the one that was judged, for no longer."""
-        judged = self._judged
+        """It was us who changed the directory `root`, so it is still the one that was judged, for no longer.
+
+        It raises nothing: what was written is written.
+        """
+        judged, self._judged = self._judged, None
         if judged is not None:
-            self._judged = tree.place(os.fstat(root)), judged[1]
+            with contextlib.suppress(OSError):
+                self._judged = tree.place(os.fstat(root)), judged[1]
 
     def judged(self) -> tree.Place | None:
         """The directory that is known to be this scope's, as long as that holds."""
