@@ -128,6 +128,14 @@ def test_a_broken_configuration_refuses_to_reload_and_ends_no_socket_c38(
         assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
 
 
+def test_c38_no_number_of_starts_ends_a_socket(host: Machine) -> None:
+    """Five in ten seconds are the manager's own limit; the doctor, the role and people start them too."""
+    host.run("systemctl", "stop", "amux-hub.service", "amux-pam.service", "amux-materializer.service")
+    host.run("sh", "-ec", "for i in 1 2 3 4 5 6 7; do systemctl stop $0; systemctl start $0; done", " ".join(SOCKETS))
+    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
+    assert _answers(host)
+
+
 def _restarts(machine: Machine) -> int:
     return int(machine.run("systemctl", "show", "amux-hub.service", "-p", "NRestarts", "--value").stdout)
 

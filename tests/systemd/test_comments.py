@@ -47,7 +47,7 @@ EXPECTED = {
     **{
         f"amux-{name}.socket": (
             "Accept Backlog DirectoryMode FileDescriptorName MaxConnectionsPerSource PassCredentials RemoveOnStop "
-            "SocketGroup SocketMode SocketUser TriggerLimitIntervalSec"
+            "SocketGroup SocketMode SocketUser StartLimitIntervalSec TriggerLimitIntervalSec"
         )
         for name in ("hub", "mcp", "admin", "pam", "materializer")
     },

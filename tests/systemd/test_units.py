@@ -161,6 +161,7 @@ def test_c38_no_limit_of_starts_ends_a_socket_for_good() -> None:
         assert int(value(service, "RestartSec")) >= 1
     for name in (*SOCKETS, "pam", "materializer"):
         assert value(f"amux-{name}.socket", "TriggerLimitIntervalSec") == "0"
+        assert value(f"amux-{name}.socket", "StartLimitIntervalSec") == "0"
         assert value(f"amux-{name}.socket", "RemoveOnStop") == "no"
 
 
