@@ -76,6 +76,20 @@ def test_the_first_connection_of_a_user_starts_the_hub_and_the_helper(system: Sy
     assert system.show("amux-pam", "ActiveState") == "active"
 
 
+def test_c48_everything_starts_where_ipv6_is_off(system: System, person: Maker) -> None:
+    alice = person("alice")
+    switches = "/proc/sys/net/ipv6/conf/*/disable_ipv6"
+    services = ("amux-hub.service", "amux-pam.service", "amux-materializer.service")
+    system.machine.run("sh", "-ec", f"for one in {switches}; do echo 1 >$one; done")
+    try:
+        assert system.machine.run("ip", "-6", "address").stdout == "", "it is off"
+        system.machine.run("systemctl", "stop", *services)
+        system.machine.run("systemctl", "start", *services)
+        assert system.who(alice)["principal"] == alice
+    finally:
+        system.machine.run("sh", "-ec", f"for one in {switches}; do echo 0 >$one; done")
+
+
 def test_start_returns_when_it_answers(system: System, person: Maker) -> None:
     alice = person("alice")
     for _ in range(2):
