@@ -90,6 +90,22 @@ def test_c48_everything_starts_where_ipv6_is_off(system: System, person: Maker) 
         system.machine.run("sh", "-ec", f"for one in {switches}; do echo 0 >$one; done")
 
 
+def test_systemds_own_varlink_client_speaks_it(system: System, person: Maker) -> None:
+    """`varlinkctl` of systemd 257: it is no client of ours, and parses what the Hub says of its interfaces."""
+    alice, hub = person("alice"), "/run/amux/hub.sock"
+
+    def varlinkctl(*words: str) -> str:
+        return str(system.machine.run("varlinkctl", "--no-pager", *words, user=alice).stdout)
+
+    assert "io.amux.Memory" in varlinkctl("info", hub)
+    for interface in ("io.amux.Hub", "io.amux.Memory", "io.amux.Session"):
+        assert f"interface {interface}" in varlinkctl("introspect", hub, interface)
+    new = {"path": "a.md", "content": "deploy", "expected_revision": "absent"}
+    varlinkctl("call", hub, "io.amux.Memory.Upsert", json.dumps(new))
+    found = json.loads(varlinkctl("--json=short", "call", hub, "io.amux.Memory.Search", '{"query":"deploy"}'))
+    assert [match["path"] for match in found["matches"]] == ["a.md"]
+
+
 def test_start_returns_when_it_answers(system: System, person: Maker) -> None:
     alice = person("alice")
     for _ in range(2):

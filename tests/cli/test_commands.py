@@ -156,6 +156,23 @@ def test_every_write_is_refused_while_off(amux: Tool, off: Hub, name: str) -> No
     assert (result.status, result.error["code"]) == (7, "memory_disabled")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("whoami",),
+        ("system", "config", "list"),
+        ("system", "config", "get", "memory.enabled"),
+        ("admin", "usage"),
+        ("admin", "connections"),
+        ("session", "list"),
+    ],
+    ids=" ".join,
+)
+def test_all_that_is_no_memory_works_while_off(amux: Tool, off: Hub, words: tuple[str, ...]) -> None:
+    assert amux.run(*words, hub=off.sockets["hub"]).json
+
+
 @pytest.fixture(scope="module")
 def off(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with Hub(tmp_path_factory.mktemp("off"), mcp=False, enabled=False) as running:
