@@ -70,6 +70,8 @@ def _default(key: Key) -> str:
         return key.derived
     if isinstance(key.default, bool):
         return f"`{str(key.default).lower()}`"
+    if isinstance(key.default, tuple):
+        return f"`{list(key.default)}`"
     if isinstance(key.default, float):
         return f"`{key.default:g}`"
     if isinstance(key.default, int) and key.default >= 1024 * 1024 and key.default % (1024 * 1024) == 0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ import click
 from amux import __version__, errors
 from amux.cli import amux
 from amux_hub.__main__ import _parser
-from amux_hub.keys import KEYS, Key
+from amux_hub.keys import KEYS, Key, Value
 
 STATUSES = (
     (errors.EXIT_OK, "Done; also an empty search, and a document that was absent already."),
@@ -30,6 +31,23 @@ STATUSES = (
     (errors.EXIT_UNCERTAIN, "A write may or may not have happened: read before repeating."),
     (errors.EXIT_STORAGE, "The disk is full, read-only or failing."),
 )
+
+ABOUT = """\
+On a shared host each person's memory is theirs alone: the Hub that keeps it knows by the kernel who is calling. Agents
+reach it over MCP, by `amux mcp`, and are started with it by `amux launch`; people use `amux memory`. Output that is
+piped is JSON, and an error is then an object on standard error."""
+
+HELP = "Show the help of amux or of any command, and exit."
+
+ENVIRONMENT = {
+    "AMUX_HUB": """Which Hub: the absolute path of a hub.sock, or ssh://[user@]host[:port]. Without it the host's,
+        /run/amux/hub.sock, if there is one, else the private one.""",
+    "AMUX_HOME": "The home of the private Hub.",
+    "AMUX_SESSION, AMUX_MEMORY_BINDING": """Set by `amux launch`: the session, and the memory that it began with. A
+        call is refused where that is not the caller's now.""",
+    "VISUAL, EDITOR": "The editor of `amux memory edit`.",
+    "NO_COLOR": "No colours at a terminal.",
+}
 
 SYSTEM = """\
 As
@@ -66,28 +84,30 @@ def _page(name: str, section: int, summary: str, *parts: tuple[str, str]) -> str
 
 def _see(*pages: str) -> tuple[str, str]:
     names = [page.replace("-", "\\-").replace("(", " (") for page in pages]
-    return "SEE ALSO", ",\n".join(f".BR {name}" for name in names).replace(",\n", " ,\n")
+    return "SEE ALSO", ",\n".join(f".BR {name}" for name in names)
 
 
 def amux_1() -> str:
     """amux(1), from click's own help."""
     statuses = "\n".join(f".TP\n.B {status}\n{_roff(text)}" for status, text in STATUSES)
-    environment = (
-        ".TP\n.B AMUX_HUB\nWhich Hub: the absolute path of a hub.sock, or ssh://[user@]host[:port]. Without it the "
-        "host's, /run/amux/hub.sock, if there is one, else the private one.\n.TP\n.B AMUX_HOME\n"
-        "The home of the private Hub."
-    )
+    environment = "\n".join(f".TP\n.B {name}\n{_roff(text)}" for name, text in ENVIRONMENT.items())
+    options = "\n".join(_click_option(one, "") for one in amux.params if isinstance(one, click.Option))
     return _page(
         "amux",
         1,
         "one long-term memory for the coding agents of this host",
         ("SYNOPSIS", ".B amux\n.IR COMMAND \" [\" ARGUMENT \"]...\""),
-        ("DESCRIPTION", _roff(inspect.cleandoc(amux.help or ""))),
+        ("DESCRIPTION", _roff(inspect.cleandoc(amux.help or "")) + "\n.PP\n" + _roff(ABOUT)),
+        ("OPTIONS", options + f"\n.TP\n.B \\-h, \\-\\-help\n{_roff(HELP)}"),
         ("COMMANDS", "\n".join(_commands(amux, click.Context(amux, info_name="amux")))),
         ("EXIT STATUS", statuses),
         ("ENVIRONMENT", environment),
         _see("amux-hub(8)", "hub.yaml(5)"),
     )
+
+
+def _click_option(option: click.Option, value: str) -> str:
+    return f".TP\n.B {_roff(', '.join(option.opts) + value)}\n{_roff(option.help or '')}"
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -109,7 +129,7 @@ def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
     for option in command.params:
         if isinstance(option, click.Option) and not option.hidden:
             value = "" if option.is_flag else f" {option.make_metavar(context)}"
-            yield f".TP\n.B {_roff(', '.join(option.opts) + value)}\n{_roff(option.help or '')}"
+            yield _click_option(option, value)
 
 
 def amux_hub_8() -> str:
@@ -132,14 +152,14 @@ def amux_hub_8() -> str:
         "amux-hub",
         8,
         "the memory Hub",
-        ("SYNOPSIS", _roff(_usage(parser, "amux-hub"))),
+        ("SYNOPSIS", f".B {_roff(_usage(parser, 'amux-hub'))}"),
         ("DESCRIPTION", _roff(parser.description or "") + "\n.PP\n" + SYSTEM),
         ("OPTIONS", "\n".join(options)),
         ("COMMANDS", "\n".join(commands)),
         ("SIGNALS", SIGNALS),
         ("EXIT STATUS", "0 after a stop, 1 when the Hub cannot start, 2 for wrong usage or configuration."),
         ("FILES", "\n".join(f".TP\n.I {_roff(path)}\n{_roff(text)}" for path, text in files)),
-        _see("amux(1)", "hub.yaml(5)", "systemctl(1)"),
+        _see("amux(1)", "hub.yaml(5)", "amux-pam(8)", "amux-materializer(8)", "systemctl(1)", "journalctl(1)"),
     )
 
 
@@ -150,7 +170,8 @@ def _usage(parser: argparse.ArgumentParser, name: str) -> str:
 def _option(action: argparse.Action) -> str:
     value = f" {action.metavar}" if action.metavar and action.nargs != 0 else ""
     text = action.help if action.help and action.help != argparse.SUPPRESS else ""
-    return f".TP\n.B {_roff(', '.join(action.option_strings) + str(value))}\n{_roff(text)}"
+    sentence = text[:1].upper() + text[1:].removesuffix(".") + "."
+    return f".TP\n.B {_roff(', '.join(action.option_strings) + str(value))}\n{_roff(sentence)}"
 
 
 def hub_yaml_5() -> str:
@@ -174,12 +195,18 @@ def hub_yaml_5() -> str:
 
 
 def _key(key: Key) -> str:
-    default = key.derived if key.default is None else str(key.default).lower()
+    default = key.derived if key.default is None else _yaml(key.default)
     if key.system is not None and key.default is not None:
-        default += f", of the host's Hub {str(key.system).lower()}"
+        default += f", of the host's Hub {_yaml(key.system)}"
     wanted = ", ".join(str(choice) for choice in key.choices) if key.choices else key.wanted()
     reload = "; reload" if key.reload else ""
-    return f".TP\n.B {_roff(key.name)}\n{_roff(key.doc)}\n({_roff(f'default: {default}; wanted: {wanted}{reload}')})"
+    values = _roff(f"(default: {default}; wanted: {wanted}{reload})")
+    return f".TP\n.B {_roff(key.name)}\n{_roff(key.doc)}\n.br\n{values}"
+
+
+def _yaml(value: Value) -> str:
+    """A default as it would stand in the file."""
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value).strip('"')
 
 
 PAGES = {"amux.1": amux_1, "amux-hub.8": amux_hub_8, "hub.yaml.5": hub_yaml_5}

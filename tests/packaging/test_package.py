@@ -91,6 +91,12 @@ def test_man_pages_are_well_formed_and_say_everything(deb: Deb) -> None:
         groff = ["groff", "-man", "-Tutf8", "-ww", "-z"]
         done = subprocess.run(groff, input=page, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b""), name
+        see = page.decode().partition(".SH SEE ALSO\n")[2].replace("\\-", "-").strip()
+        assert re.fullmatch(r"(\.BR [a-z.-]+ \(\d\),\n)*\.BR [a-z.-]+ \(\d\)", see), name
+    keys = pages["usr/share/man/man5/hub.yaml.5.gz"].decode()
+    for default in ("[]", "{}", "60", "33554432", "true", "$AMUX_HOME"):
+        assert default in keys
+    assert "default: (" not in keys, "as it would stand in the file"
     text = pages["usr/share/man/man1/amux.1.gz"].decode().replace("\\-", "-")
     for command in ("amux memory search", "amux status", "amux system config set", "amux mcp"):
         assert f".SS {command}" in text
