@@ -245,3 +245,19 @@ def digest(principal: str) -> str:
 
 Maker = Callable[..., str]
 """`make(name, *useradd_options)`: the account's name."""
+
+
+def doctor(machine: Machine, user: str | None = None) -> dict[str, dict[str, Any]]:
+    """The checks by name; the exit status agrees with them."""
+    done = machine.run("amux", "doctor", "--json", user=user, check=False)
+    report = json.loads(done.stdout)
+    assert done.returncode == (0 if report["ok"] else 1), done
+    return {check["name"]: check for check in report["checks"]}
+
+
+def problems(checks: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    found = {}
+    for name, check in checks.items():
+        if kinds := [finding["kind"] for finding in check["findings"] if finding["level"] == "problem"]:
+            found[name] = kinds
+    return found

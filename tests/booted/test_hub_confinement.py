@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.booted.lab.machine import Machine
-from tests.booted.lab.recipe import SUITES
+from tests.booted.system import System
 
 INTRUDER = b'''\
 #!/usr/bin/python3 -IS
@@ -117,6 +115,7 @@ with open("/var/lib/amux/report.json", "w") as report:
     json.dump({**found, "name": pwd.getpwuid(os.geteuid())[0]}, report)
 '''
 
+INSTEAD = "/etc/systemd/system/amux-hub.service.d/intruder.conf"
 DROP_IN = b"""\
 [Service]
 Type=oneshot
@@ -140,18 +139,25 @@ HARMLESS = {
 """What may be connected to: clients' own sockets, the helpers, the log, readiness, and names of accounts."""
 
 
-@pytest.fixture(scope="module", params=SUITES)
-def report(request: pytest.FixtureRequest, package: Callable[[str], Path]) -> Iterator[dict[str, object]]:
+PLACES = ("/usr/lib/amux/bin/intruder", "/var/lib/amux/probe", "/var/lib/amux/report.json", "/var/lib/amux/written")
+
+
+@pytest.fixture(scope="module")
+def report(_installed: System) -> Iterator[dict[str, object]]:
     """What the intruder brought home."""
-    with Machine(request.param, f"{request.param}-intruder-{os.getpid()}") as machine:
-        machine.install(package(request.param))
+    machine = _installed.machine
+    try:
         machine.put(INTRUDER, "/usr/lib/amux/bin/intruder", 0o755)
-        machine.run("mkdir", "-p", "/etc/systemd/system/amux-hub.service.d")
-        machine.put(DROP_IN, "/etc/systemd/system/amux-hub.service.d/intruder.conf")
+        machine.run("mkdir", "-p", os.path.dirname(INSTEAD))
+        machine.put(DROP_IN, INSTEAD)
         machine.run("systemctl", "daemon-reload")
-        machine.run("systemctl", "start", "amux-hub.service")
+        machine.run("systemctl", "restart", "amux-hub.service")
         found: dict[str, object] = json.loads(machine.get("/var/lib/amux/report.json"))
-        yield found
+    finally:
+        machine.run("rm", "-f", INSTEAD, *PLACES)
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "restart", "amux-hub.service")
+    yield found
 
 
 def test_n6_the_account_of_the_hub_gets_nowhere(report: dict[str, object]) -> None:

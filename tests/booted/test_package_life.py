@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from amux import __version__
-from tests.booted.lab.machine import Machine
+from tests.booted.lab.machine import Account, Machine
 from tests.booted.lab.recipe import SUITES
 from tests.booted.packages import HIGHER
+from tests.booted.system import doctor, problems
 
 SOCKETS = ("amux-hub.socket", "amux-mcp.socket", "amux-admin.socket", "amux-materializer.socket")
 NAMES = ("hub", "mcp", "admin", "launch")
@@ -97,6 +98,37 @@ def test_the_first_connection_starts_the_hub_and_stopping_it_leaves_the_sockets_
     assert _answers(host)
 
 
+def test_a_fresh_installation_has_no_problem_and_no_warning(host: Machine, accounts: Callable[..., Account]) -> None:
+    """And an ordinary user who asks sees no memory."""
+    accounts(host, "doris", "--uid=3001")
+    host.run("systemctl", "start", "amux-hub")
+    checks = doctor(host)
+    assert problems(checks) == {}
+    assert not [name for name, check in checks.items() if check["outcome"] == "warning"]
+    assert not [name for name, check in checks.items() if check["outcome"] == "skipped"], "root sees everything"
+    checks = doctor(host, user="doris")
+    assert problems(checks) == {}
+    assert {checks[name]["outcome"] for name in checks if name.startswith(("store-", "registry-"))} == {"skipped"}
+
+
+def test_a_run_of_the_doctor_leaves_no_refusal_in_the_audit(host: Machine, accounts: Callable[..., Account]) -> None:
+    accounts(host, "doris", "--uid=3001")
+    since = host.run("date", "+%s").stdout.strip()
+    for user in (None, "amux", "doris"):
+        assert problems(doctor(host, user)) == {}
+    # Refusals are written when their second is over: one that is expected shows that all before it are there.
+    host.run("amux", "whoami", user=54321, check=False)
+
+    def refused() -> list[tuple[str, ...]]:
+        found = host.journal("-u", "amux-hub", "-u", "amux-pam", f"--since=@{since}")
+        records = [one for one in found if "AMUX_AUDIT" in one]
+        told = [(one["AMUX_AUDIT"], one["AMUX_UID"], one.get("AMUX_OUTCOME") or one["AMUX_CLASS"]) for one in records]
+        return [one for one in told if one[2] not in ("ok", "allow")]
+
+    host.wait("the refusal that is expected", refused)
+    assert refused() == [("identify", "54321", "identity_refused")]
+
+
 def test_systemd_of_the_suite_accepts_the_units_and_their_confinement_n6(host: Machine) -> None:
     units = host.run("sh", "-c", "ls -d /usr/lib/systemd/system/*amux*").stdout.split()
     assert len(units) == 9
@@ -158,14 +190,17 @@ def test_an_upgrade_with_a_broken_configuration_leaves_the_running_hub(
     assert "/etc/amux/hub.yaml:1: isolation" in done.stderr
     assert host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout == before
     assert (_version(host), host.run("amux", "--version").stdout) == (__version__, f"amux {HIGHER}\n")
-    user = host.account("ann").name
+    user = host.account("ann", "--uid=3002").name  # a UID comes back to nobody else
     write = ("amux", "memory", "upsert", "a.md", "--expected-revision", "absent")
     host.run(*write, user=user, stdin="between two versions\n")
     assert "between two versions" in host.run("amux", "memory", "show", "a.md", user=user).stdout
 
 
-def test_an_upgrade_refuses_no_connection(host: Machine, higher: Callable[[str], Path]) -> None:
+def test_an_upgrade_refuses_no_connection_and_leaves_disabled_what_was(
+    host: Machine, higher: Callable[[str], Path]
+) -> None:
     """The Hub that runs before it is the older one, whichever tests ran before this one."""
+    host.run("systemctl", "disable", "amux-mcp.socket")  # stopping it would stop the Hub, too
     host.run("systemctl", "start", "amux-hub")
     assert _version(host) == __version__
     before = host.run("systemctl", "show", "amux-hub", "-p", "MainPID").stdout
@@ -178,6 +213,8 @@ def test_an_upgrade_refuses_no_connection(host: Machine, higher: Callable[[str],
     assert _version(host) == HIGHER
     assert said.pop("answered") > 20
     assert not said
+    assert host.run("systemctl", "is-enabled", "amux-mcp.socket", check=False).stdout.strip() == "disabled"
+    host.run("systemctl", "enable", "amux-mcp.socket")
 
 
 def _without_launches(deb: Path, directory: Path) -> Path:
@@ -217,11 +254,3 @@ def test_removing_keeps_the_memory_and_an_older_package_is_upgraded_to_one_with_
     assert host.run("systemctl", "is-enabled", "amux-materializer.socket").stdout.strip() == "enabled"
     assert _answers(host)
     assert host.get(MARK) == b"memory\n"
-
-
-def test_what_an_administrator_disabled_stays_so(host: Machine, package: Callable[[str], Path]) -> None:
-    host.run("systemctl", "disable", "--now", "amux-mcp.socket")
-    host.install(package(host.suite))
-    assert host.run("systemctl", "is-enabled", "amux-mcp.socket", check=False).stdout.strip() == "disabled"
-    host.run("systemctl", "enable", "--now", "amux-hub.service")
-    assert _sockets(host) == dict.fromkeys(SOCKETS, "active")
