@@ -1,8 +1,8 @@
 """What an adapter is asked, and what it answers: the interface that a fourth agent implements.
 
 One file per agent, one class, one object named in `known.py`; docs/how-to/add-an-agent.md goes through it. An
-adapter starts nothing and writes nothing: it says what is to be run. It gets no memory, and of the Hub only values
-that `values.py` has matched whole.
+adapter writes nothing and says what is to be run; all that it may start is the agent's own program, to ask for its
+settings. It gets no memory, and of the Hub only values that `values.py` has matched whole.
 
     class Pi(Agent):
         name, programs, tools = "pi", ("pi",), "cli"
@@ -106,7 +106,10 @@ class Agent(ABC):
 
     @abstractmethod
     def plan(self, request: Request) -> Plan:
-        """What to run. Raises AmuxError if this agent, as the user has it set up, cannot be launched so."""
+        """What to run. Raises AmuxError if this agent, as the user has it set up, cannot be launched so.
+
+        It may ask the agent's program for its settings; nothing that it starts may outlive the call.
+        """
 
     def conversation(self, request: Request, since: float) -> str | None:  # noqa: ARG002 - most agents need neither
         """The id of the conversation that this launch began, once it can be seen; None as long as it cannot.

@@ -7,7 +7,7 @@ import importlib
 from amux.errors import AmuxError
 from amux.launch.agent import Agent
 
-MODULES = {"pi": "amux.launch.pi"}
+MODULES = {"codex": "amux.launch.codex", "pi": "amux.launch.pi"}
 """The module of each; its object is called AGENT."""
 
 
