@@ -11,7 +11,7 @@ from tests.systemd.units import SYSTEMD, UNITS, directives
 MAN_PAGE = re.compile(r"\b[A-Za-z0-9_.-]+\([1-8]\)")
 EXPECTED = {
     "amux-hub.service": (
-        "AmbientCapabilities CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
+        "AmbientCapabilities BindReadOnlyPaths CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
         "DynamicUser ExecPaths IPAddressDeny InaccessiblePaths KeyringMode LimitCORE LimitNOFILE "
         "LoadCredential LockPersonality MemoryMax MemoryDenyWriteExecute NoExecPaths NoNewPrivileges "
         "PrivateDevices PrivateIPC PrivateMounts PrivateNetwork PrivateTmp PrivateUsers ProcSubset "
@@ -22,7 +22,7 @@ EXPECTED = {
         "SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem TimeoutStopSec UMask WatchdogSec"
     ),
     "amux-pam.service": (
-        "AmbientCapabilities CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
+        "AmbientCapabilities BindReadOnlyPaths CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
         "DynamicUser ExecPaths IPAddressDeny InaccessiblePaths KeyringMode KillMode LimitCORE LimitNOFILE "
         "LoadCredential LockPersonality MemoryDenyWriteExecute MemoryMax NoExecPaths NoNewPrivileges "
         "PrivateDevices PrivateIPC PrivateMounts PrivateNetwork PrivateTmp PrivateUsers ProcSubset "
@@ -33,7 +33,7 @@ EXPECTED = {
         "SystemCallErrorNumber SystemCallFilter TasksMax TemporaryFileSystem TimeoutStopSec UMask User WatchdogSec"
     ),
     "amux-materializer.service": (
-        "AmbientCapabilities CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
+        "AmbientCapabilities BindReadOnlyPaths CapabilityBoundingSet ConfigurationDirectory DeviceAllow DevicePolicy "
         "DynamicUser ExecPaths IPAddressDeny InaccessiblePaths KeyringMode KillMode LimitCORE LimitNOFILE "
         "LoadCredential LockPersonality MemoryDenyWriteExecute MemoryMax NoExecPaths NoNewPrivileges "
         "PrivateDevices PrivateIPC PrivateMounts PrivateNetwork PrivateTmp PrivateUsers ProcSubset "

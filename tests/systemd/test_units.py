@@ -146,6 +146,13 @@ def test_run_directories_are_a_file_system_of_their_own_that_is_bounded() -> Non
     assert int(options["nr_inodes"]) >= 10 * files * launch_server.LAUNCHES
 
 
+def test_what_may_be_executed_cannot_be_written() -> None:
+    """ExecPaths= makes mounts that ProtectSystem= leaves writable; tests/booted/test_mounts.py has the proof."""
+    for unit in EXPOSURE_TENTHS:
+        assert value(unit, "ExecPaths") == value(unit, "BindReadOnlyPaths")
+        assert value(unit, "NoExecPaths").split()[0] == "/"
+
+
 def test_c39_no_service_owns_the_directory_of_the_sockets() -> None:
     for unit in SYSTEM_UNITS:
         assert not values(unit, "RuntimeDirectory")
