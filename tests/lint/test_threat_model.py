@@ -8,7 +8,8 @@ from tests.lint.sources import ROOT
 
 PAGE = (ROOT / "docs" / "explanation" / "threat-model.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ([A-Z]\d+) \|.*\| `(\w+)` \|$", PAGE, re.MULTILINE)
-ATTACKS = [f"S{n}" for n in range(1, 10)] + [f"D{n}" for n in range(1, 9)] + ["P2", "P4", "P6", "N3", "N4", "N6"]
+ATTACKS = [f"S{n}" for n in range(1, 10)] + [f"D{n}" for n in range(1, 9)] + ["P2", "P4", "P6"]
+ATTACKS += [f"M{n}" for n in range(1, 12)] + ["N3", "N4", "N6"]
 
 
 def test_the_page_lists_every_attack_once_with_a_test() -> None:
