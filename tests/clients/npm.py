@@ -18,6 +18,7 @@ import pytest
 INSTALL_SECONDS = 600
 
 CODEX = ("@openai/codex", "0.153.4")
+CODEX_CURRENT = ("@openai/codex", "0.171.0")
 CLAUDE_CODE = ("@anthropic-ai/claude-code", "2.1.332")
 PI = ("@mariozechner/pi-coding-agent", "0.73.1")
 INSPECTOR = ("@modelcontextprotocol/inspector", "1.0.3")

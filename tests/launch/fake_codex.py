@@ -2,7 +2,8 @@
 """What an adapter asks of Codex before a start: `app-server`, as Codex answers it.
 
 FAKE_CODEX is a JSON object: `layers` (kind → settings, the weakest first; those after `sessionFlags` are stronger),
-`threads` (ids that there are), `refuse` (method → text of an error), `do` (`hang`, `flood`, `die`; `linger`: keeps a
+`threads` (ids that there are), `untrusted` (a kind that is
+shown and not used), `refuse` (method → text of an error), `do` (`hang`, `flood`, `die`; `linger`: keeps a
 child), `record` (a file: what it was started with, and what it was asked).
 """
 
@@ -26,6 +27,15 @@ def lay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return below
 
 
+def override(text: str) -> dict[str, Any]:
+    """`a.b=VALUE` as Codex reads it: the key is cut at its points, quotes and all."""
+    key, _, value = text.partition("=")
+    found: Any = tomllib.loads(f"x={value}")["x"]
+    for part in reversed(key.split(".")):
+        found = {part: found}
+    return dict(found)
+
+
 def answer(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
     if method in told.get("refuse", {}):
         return {"error": {"code": -32600, "message": told["refuse"][method]}}
@@ -36,14 +46,17 @@ def answer(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     for word, value in zip(sys.argv[2:], sys.argv[3:], strict=False):
         if word == "-c":
-            flags = lay(flags, tomllib.loads(value))
+            flags = lay(flags, override(value))
     merged: dict[str, Any] = {}
     stronger = "sessionFlags" in told.get("layers", {})
     layers: list[Any] = []
     for kind, config in {**told.get("layers", {}), **({} if stronger else {"sessionFlags": {}})}.items():
         own = flags if kind == "sessionFlags" else config
-        merged = lay(merged, own)
-        layers.insert(0, {"name": {"type": kind}, "config": own})
+        layers.insert(0, {"name": {"type": kind}, "config": own, "disabledReason": None})
+        if kind == told.get("untrusted"):
+            layers[0]["disabledReason"] = told.get("reason", "add it as a trusted project")
+        else:
+            merged = lay(merged, own)
     return {"result": {"config": merged, "layers": layers}}
 
 
@@ -58,7 +71,8 @@ for line in sys.stdin:
     asked.append(message)
     if "record" in told:
         with open(told["record"], "w") as file:
-            json.dump({"argv": sys.argv, "cwd": os.getcwd(), "asked": asked, "pid": os.getpid()}, file)
+            home = os.environ.get("CODEX_HOME")
+            json.dump({"argv": sys.argv, "cwd": os.getcwd(), "home": home, "asked": asked, "pid": os.getpid()}, file)
     if "id" not in message:
         continue
     if told.get("do") == "hang":

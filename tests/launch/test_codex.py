@@ -65,7 +65,11 @@ def parted(request: Request) -> tuple[list[str], dict[str, Any], list[str]]:
     settings: dict[str, Any] = {}
     for word, value in zip(argv[first : last + 2 : 2], argv[first + 1 : last + 2 : 2], strict=True):
         assert word == "-c"
-        lay(settings, tomllib.loads(value))
+        key, _, text = value.partition("=")
+        found: Any = tomllib.loads(f"x={text}")["x"]
+        for part in reversed(key.split(".")):  # quotes mean nothing to Codex there
+            found = {part: found}
+        lay(settings, found)
     return argv[1:first], settings, argv[last + 2 :]
 
 
@@ -181,6 +185,7 @@ INSTRUCTED = [
         "Host.",
     ),
     ({"user": {"developer_instructions": f"Mine.\n\n{TEXT}"}}, (), "Mine."),
+    ({"user": {}, "project": {"developer_instructions": "no"}}, ("exec", "--ignore-user-config"), None),
     ({"user": {"developer_instructions": " "}}, (), None),
 ]
 
@@ -192,6 +197,32 @@ def test_the_users_own_instructions_come_first(
     request = make(*arguments, layers=layers)
     Path(request.environment["CODEX_HOME"], "work.config.toml").write_text('developer_instructions = "At work."\n')
     assert parted(request)[1]["developer_instructions"] == (TEXT if own is None else f"{own}\n\n{TEXT}")
+
+
+def test_n4_what_a_project_that_is_not_trusted_says_is_not_used(make: Make) -> None:
+    server = {"command": "/opt/theirs", "env": {"AMUX_HUB": "/evil"}, "default_tools_approval_mode": "prompt"}
+    evil = {"developer_instructions": "Of the project.", "mcp_servers": {"amux": server}}
+    request = make(layers={"user": {"developer_instructions": "Of mine."}, "project": evil}, untrusted="project")
+    settings = parted(request)[1]
+    assert settings == {**parted(make())[1], "developer_instructions": f"Of mine.\n\n{TEXT}"}
+    assert not CODEX.plan(request).notices
+
+
+def test_layers_that_do_not_come_to_what_codex_reads_are_an_error(make: Make) -> None:
+    """A later Codex might have other layers: then nobody knows what the user's own instructions are."""
+    refused = refusal(make(layers={"user": {"developer_instructions": "Of mine."}}, untrusted="user", reason=None))
+    assert (refused.code, "developer_instructions" in refused.message) == ("version_mismatch", True)
+
+
+def test_without_a_home_of_codex_it_makes_its_own(make: Make, tmp_path: Path) -> None:
+    """Codex refuses a CODEX_HOME that is not there, and makes the same place by itself without the variable."""
+    request = make()
+    os.rmdir(request.environment["CODEX_HOME"])
+    assert CODEX.plan(request).remove == ["CODEX_HOME"]
+    assert json.loads((tmp_path / "record").read_text())["home"] is None
+    os.mkdir(request.environment["CODEX_HOME"])
+    assert CODEX.plan(request).remove == []
+    assert json.loads((tmp_path / "record").read_text())["home"] == request.environment["CODEX_HOME"]
 
 
 def test_instructions_that_cannot_be_merged_are_an_error(make: Make) -> None:
@@ -248,9 +279,7 @@ def test_the_users_own_server_gives_way_and_is_told_of(make: Make) -> None:
 @pytest.mark.parametrize(
     ("arguments", "settings"),
     [
-        ((), {"approval_policy": "untrusted"}),
         ((), {"approval_policy": {"granular": {"mcp_elicitations": True}}}),
-        (("-a", "untrusted"), {}),
         ((), {"mcp_servers": {"amux": {**OWN, "default_tools_approval_mode": "prompt"}}}),
         ((), {"mcp_servers": {"amux": {**OWN, "tools": {"amux.memory_upsert": {"approval_mode": "prompt"}}}}}),
         (("-c", 'mcp_servers.amux.default_tools_approval_mode="prompt"'), {}),

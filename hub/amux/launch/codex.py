@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from amux.errors import AmuxError
 from amux.launch import codex_rollouts, codex_words, protocol
 from amux.launch.agent import MCP, Agent, Plan, Request
-from amux.launch.codex_settings import INSTRUCTIONS, MEMORY_OFF, SERVER, Settings, read_back, table
+from amux.launch.codex_settings import INSTRUCTIONS, MEMORY_OFF, SERVER, Settings, environment, read_back, table
 from amux.launch.codex_words import Line
 
 NAMES = {
@@ -28,8 +28,7 @@ NAMES = {
 """Functions in the namespace `mcp__amux`; the dotted names of the server are not callable."""
 ARGUMENT_BYTES = 128 * 1024 - 1
 """The kernel's bound of one argument (MAX_ARG_STRLEN), execve(2)."""
-ASKS = "untrusted"
-"""The approval policy of a user who is asked about whatever is not known to be harmless."""
+_OURS = re.compile(r"AMUX_\w+", re.ASCII)
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
 
 
@@ -48,10 +47,11 @@ class Codex(Agent):
         line = codex_words.parse(request.arguments)
         directory = _directory(request, line)
         overrides = [*line.overrides, *_ours(request)]
+        remove = [name for name in request.environment if name not in environment(request)]
         settings = read_back(request, line, overrides, directory)
-        overrides += [*_against_own_environment(request, settings), *_approval(settings, line)]
+        overrides += [*_against_own_environment(request, settings), *_approval(settings)]
         overrides.append(_instructions(request, settings))
-        return Plan(_argv(request, line, overrides), notices=list(_notices(request, settings, line)))
+        return Plan(_argv(request, line, overrides), remove=remove, notices=list(_notices(request, settings, line)))
 
     def conversation(self, request: Request, since: float) -> str | None:
         line = codex_words.parse(request.arguments)
@@ -94,17 +94,16 @@ def _ours(request: Request) -> list[str]:
 
 def _against_own_environment(request: Request, settings: Settings) -> list[str]:
     """The user's own server of that name may name a Hub or a conversation: the launch's come in their place."""
-    names = [name for name in table(settings.server(), "env") if name.startswith("AMUX_")]
-    return [f"{SERVER}.env.{quoted(name)}={quoted(request.environment.get(name, ''))}" for name in names]
+    names = [name for name in table(settings.server(), "env") if _OURS.fullmatch(name)]
+    return [f"{SERVER}.env.{name}={quoted(request.environment.get(name, ''))}" for name in names]
 
 
-def _approval(settings: Settings, line: Line) -> list[str]:
+def _approval(settings: Settings) -> list[str]:
     """The tools run without a question, unless the user's settings of this server, or of all approvals, ask for one."""
     server = settings.server()
     tools = [tool for tool in table(server, "tools").values() if isinstance(tool, dict)]
-    policy = line.values.get("--ask-for-approval") or settings.value("approval_policy")
-    asked = policy == ASKS or isinstance(policy, dict)
-    if asked or "default_tools_approval_mode" in server or any("approval_mode" in tool for tool in tools):
+    detailed = isinstance(settings.value("approval_policy"), dict)
+    if detailed or "default_tools_approval_mode" in server or any("approval_mode" in tool for tool in tools):
         return []
     return [f'{SERVER}.default_tools_approval_mode="approve"']
 

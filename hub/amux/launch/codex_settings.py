@@ -63,7 +63,7 @@ def table(found: Any, key: str) -> Table:
 def read_back(request: Request, line: Line, overrides: Sequence[str], directory: str) -> Settings:
     """The settings with these overrides. Raises `version_mismatch` if they are not what a launch must have."""
     words = [word for override in overrides for word in ("-c", override)]
-    with CodexServer(request.program, words, request.environment, directory) as server:
+    with CodexServer(request.program, words, environment(request), directory) as server:
         try:
             answer = server.ask("config/read", {"cwd": directory, "includeLayers": True})
         except RefusedError as error:
@@ -79,7 +79,16 @@ def read_back(request: Request, line: Line, overrides: Sequence[str], directory:
     found = table(config, SERVER)
     if [found.get("command"), *(found.get("args") or [])] != [*request.tool.words, "mcp"] or not found.get("enabled"):
         raise unsupported(f"its MCP server amux would be {found.get('command')!r}, not that of the launch")
+    layers = [layer for layer in layers if value(layer, "disabledReason") is None]  # a project that is not trusted
+    if (read := value(config, INSTRUCTIONS)) != (laid := _put_together(layers, {}, False).value(INSTRUCTIONS)):
+        raise unsupported(f"its layers come to other {INSTRUCTIONS} ({laid!r:.80}) than it reads ({read!r:.80})")
     return _put_together(layers, _profile(request, line), "--ignore-user-config" in line.values)
+
+
+def environment(request: Request) -> dict[str, str]:
+    """Without CODEX_HOME where there is none yet: Codex refuses that, and makes the same place without the variable."""
+    gone = () if os.path.isdir(request.environment["CODEX_HOME"]) else ("CODEX_HOME",)
+    return {name: text for name, text in request.environment.items() if name not in gone}
 
 
 def unsupported(why: str) -> AmuxError:
@@ -103,8 +112,8 @@ def _disable_thread(server: CodexServer, native: str) -> None:
 def _put_together(layers: Sequence[Any], profile: Table, ignore_user: bool) -> Settings:
     settings, passed = Settings(), False
     for kind, config in _in_order(layers, profile):
-        if kind == "user" and ignore_user:
-            continue
+        if ignore_user and kind in ("user", "project"):
+            continue  # it is the user's settings that trust a project
         if passed and INSTRUCTIONS in config:
             raise unsupported(f"{INSTRUCTIONS} are fixed by settings ({kind}) that come after the command line's")
         _lay(settings.merged, config)
