@@ -51,8 +51,8 @@ def _occupy_standard_descriptors() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     # Python has none where the descriptor was closed.
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stderr = sys.stderr or open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _settle() -> None:

@@ -145,6 +145,22 @@ def test_hup_puts_limits_in_force_and_leaves_the_switch(make_hub: MakeHub) -> No
         assert channel.call("io.amux.Hub.WhoAmI")["parameters"]["scope"].startswith("principal:")
 
 
+def test_hup_puts_the_log_level_the_timeouts_and_the_reserve_in_force(make_hub: MakeHub) -> None:
+    hub = make_hub().start()
+    assert "error" not in hub.call(UPSERT, path="a.md", content="", expected_revision="absent")
+    assert "call io.amux.Memory" not in hub.stderr
+    hub.write_config({"log": {"level": "debug"}, "limits": {"free_bytes": 1 << 50}, "timeouts": {"idle": 0.1}})
+    hub.signal(signal.SIGHUP)
+    hub.wait_notification("READY=1", times=2)
+    answer = hub.call(UPSERT, path="b.md", content="", expected_revision="absent")
+    assert answer["error"] == "io.amux.Hub.StorageFull"
+    assert answer["parameters"]["details"]["value"] == 1 << 50
+    with hub.connect() as channel:
+        assert "error" not in channel.call(GET, path="a.md")
+        assert channel.receive() is None  # it was idle
+    until(lambda: "call io.amux.Memory.Upsert" in hub.stderr, "each call is logged")
+
+
 def test_hup_with_a_bad_file_leaves_the_old_one_in_force(make_hub: MakeHub) -> None:
     hub = make_hub(config={"limits": {"connections_per_uid": 2}}).start()
     hub.config_file.write_text("limits: {connections_per_uid: none}\nnonsense: 1\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,29 @@ def test_d2_skipped_with_the_reason_and_unsafe_to_everything_else(home: Home, ki
         assert (error.details["path"], error.details["reason"]) == ("odd.md", reason)
     after = target.lstat()
     assert (before.st_ino, before.st_nlink, before.st_mtime_ns) == (after.st_ino, after.st_nlink, after.st_mtime_ns)
+
+
+def test_d2_what_is_no_file_is_not_even_opened(home: Home) -> None:
+    """To open a device or a pipe can do something: here it would let a writer go on that waits for a reader."""
+    pipe = home.disk / "odd.md"
+    os.mkfifo(pipe)
+    waiting = threading.Event()
+
+    def write() -> None:
+        waiting.set()
+        os.close(os.open(pipe, os.O_WRONLY))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    waiting.wait()
+    for _ in range(100):
+        home.hits("needle")
+        refused("unsafe_file", home.scope.get, "odd.md")
+        refused("unsafe_file", home.scope.upsert, "odd.md", "x", "absent")
+        refused("unsafe_file", home.scope.forget, "odd.md", sha(b"needle"))
+    assert writer.is_alive()
+    os.close(os.open(pipe, os.O_RDONLY))
+    writer.join()
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "hard_link"])

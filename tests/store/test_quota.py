@@ -123,6 +123,26 @@ def test_d6_below_the_reserve_writes_are_refused_and_reads_and_deletes_are_not(h
     assert home.tree() == {}
 
 
+def test_d6_a_write_may_use_what_is_above_the_reserve_to_the_last_byte(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve, size = 1000, 300
+    home.scope.free_bytes = reserve
+    real = os.statvfs(home.disk)
+
+    def with_free(bytes_free: int) -> None:
+        status = list(real)
+        status[0] = status[1] = 1  # sizes of a block
+        status[3], status[4] = bytes_free + 5000, bytes_free  # what root may use is not for the Hub
+        monkeypatch.setattr(os, "fstatvfs", lambda _fd: os.statvfs_result(status))
+
+    with_free(reserve + size - 1)
+    error = refused("storage_full", home.scope.upsert, "a.md", "x" * size, "absent")
+    assert error.details["found"] == reserve + size - 1
+    with_free(reserve + size)
+    home.upsert("a.md", "x" * size)
+
+
 def test_d6_the_reserve_is_what_the_store_was_opened_with(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("home")
     store = Store(str(path), 1 << 20, 1 << 60)
