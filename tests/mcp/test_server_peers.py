@@ -74,6 +74,22 @@ def test_s6_a_message_of_more_than_512_kib_is_answered_once_and_closes(shared_hu
         assert peer.receive() is None
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_s6_the_largest_message_is_served_and_one_byte_more_is_refused(shared_hub: Hub, ended: bool) -> None:
+    def ping(size: int) -> bytes:
+        head, tail = b'{"jsonrpc":"2.0","id":9,"method":"ping","params":{"_meta":{"x":"', b'"}}}'
+        return head + b"x" * (size - len(head) - len(tail)) + tail
+
+    with Direct(shared_hub.sockets["mcp"]) as peer:
+        peer.open()
+        peer.send_bytes(ping(limits.FRAME_BYTES) + b"\n")
+        assert peer.answer(9)["result"] == {}
+        peer.send_bytes(ping(limits.FRAME_BYTES + 1) + (b"\n" if ended else b""))
+        answer = peer.receive()
+        assert answer is not None and answer["error"]["data"]["details"]["value"] == limits.FRAME_BYTES
+        assert peer.receive() is None
+
+
 def test_s4_descriptors_are_never_received(shared_hub: Hub) -> None:
     held = f"/proc/{shared_hub.pid}/fd"
     with Direct(shared_hub.sockets["mcp"]) as peer:
