@@ -59,7 +59,7 @@ def test_m2_a_parent_that_others_can_change_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/")
     with pytest.raises(place.UnfitError):
         place.Place(str(tmp_path / "link"), 0)
-    with pytest.raises(place.UnfitError, match="systemd-tmpfiles"):
+    with pytest.raises(place.UnfitError, match="systemctl restart amux-materializer"):
         place.Place(str(tmp_path / "missing"), os.getuid())
 
 

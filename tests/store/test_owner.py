@@ -234,3 +234,23 @@ def test_the_mark_is_read_once_while_the_directory_is_the_same(
         his.get("d/a.md")
     assert owner.MARK not in opened
     assert home.store.ready(BOB, "d/a.md", 0, 0, 0) is not None
+
+
+def test_d7_a_first_write_while_somebody_looks_is_no_strange_directory(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark is not there yet, and a moment later it is, with a document."""
+    directory = home.path / "memory" / "users" / sha(b"alice")
+    directory.mkdir(mode=0o700, parents=True)
+    directory.parent.chmod(0o700)
+    is_empty = owner.is_empty
+
+    def late(root: int) -> bool:
+        for name, data in ((owner.MARK, owner.text_of(ALICE)), ("a.md", HERS.encode())):
+            (directory / name).write_bytes(data)
+            (directory / name).chmod(0o600)
+        return is_empty(root)
+
+    monkeypatch.setattr(owner, "is_empty", late)
+    assert home.store.scope(ALICE).get("a.md")["content"] == HERS
+    assert home.store.scope(ALICE).judged() is not None

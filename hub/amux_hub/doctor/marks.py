@@ -22,9 +22,11 @@ def judge(subject: Subject, found: Findings, fd: int, location: list[str], label
     memory = os.path.join(subject.home, "memory")
     place = os.path.join(memory, *location)
     data = _read(fd)
-    if data is None:
-        if len(location) > 1 and any(name != owner.MARK for name in os.listdir(fd)):
+    if data is None and len(location) > 1 and not owner.is_empty(fd):
+        data = _read(fd)  # a first write may just have marked it
+        if data is None:
             found.problem("unmarked", label, "no mark: it is not served", _ONE, _marking(subject, location, place))
+    if data is None:
         return
     says = _scope(data)
     if says is None:

@@ -46,9 +46,11 @@ def judge(root: int, scope: str, where: str) -> bool:
             raise OwnerError(scope, where, f"is another memory's: it has a {MARK}")
         return True
     if data is None:
-        if not _is_empty(root):
+        if is_empty(root):
+            return False
+        data = _read(root, where)  # the first write may just have marked it: the mark is there before anything else
+        if data is None:
             raise OwnerError(scope, where, f"has no {MARK} that says whose it is")
-        return False
     if data != text_of(scope):
         raise OwnerError(scope, where, f"is another memory's, says its {MARK}")
     return True
@@ -76,7 +78,7 @@ def _read(root: int, where: str) -> bytes | None:
         os.close(fd)
 
 
-def _is_empty(root: int) -> bool:
+def is_empty(root: int) -> bool:
     """Nothing is in it but what a write that was cut short left."""
     with os.scandir(root) as entries:
         return all(write.TEMPORARY.fullmatch(entry.name) for entry in entries)
